@@ -1,0 +1,3 @@
+//! The `corelane` command.
+#![forbid(unsafe_code)]
+fn main() {}
