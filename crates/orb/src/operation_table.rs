@@ -1,0 +1,170 @@
+//! The operations of one interface, found by name in constant time.
+//!
+//! The IDL compiler looks for a *minimal perfect hash* of the operation names (hash and displace) and
+//! writes its parameters into the generated skeleton; this module is the half that runs. A look-up is
+//! one hash of the name, one displacement, one comparison, whether the interface has one operation or a
+//! thousand. A name that is not in the table fails the comparison; a name longer than the longest
+//! operation is refused before it is hashed, so a hostile name costs no more than a real one.
+//!
+//! The compiler repeats [`hash`] and [`slot`]; both sides check the same known answers, because a
+//! difference would make every operation unknown.
+
+/// The operation names of an interface in the order of a minimal perfect hash.
+///
+/// Made by the IDL compiler, in a `static` of the generated code.
+#[derive(Debug)]
+pub struct OperationTable {
+    seed: u64,
+    longest: usize,
+    displacements: &'static [u16],
+    names: &'static [&'static str],
+}
+
+impl OperationTable {
+    /// A table from the parameters that the IDL compiler found: the seed of the hash, one displacement
+    /// per bucket (a power of two of them), and the names in the order of their slots.
+    ///
+    /// # Panics
+    ///
+    /// At compile time (the table is a `static`) when the number of displacements is not a power of two.
+    #[must_use]
+    pub const fn new(
+        seed: u64,
+        displacements: &'static [u16],
+        names: &'static [&'static str],
+    ) -> Self {
+        assert!(displacements.len().is_power_of_two());
+        let mut longest = 0;
+        let mut at = 0;
+        while at < names.len() {
+            if names[at].len() > longest {
+                longest = names[at].len();
+            }
+            at += 1;
+        }
+        Self {
+            seed,
+            longest,
+            displacements,
+            names,
+        }
+    }
+
+    /// The index of the operation called `name`, as the request carries it (without its NUL).
+    #[must_use]
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<usize> {
+        if name.len() > self.longest {
+            return None;
+        }
+        let slot = slot(hash(self.seed, name), self.displacements, self.names.len());
+        let candidate = self.names.get(slot)?;
+        (candidate.as_bytes() == name).then_some(slot)
+    }
+
+    /// The names, in the order of the indices that [`find`](Self::find) answers.
+    #[must_use]
+    pub const fn names(&self) -> &'static [&'static str] {
+        self.names
+    }
+}
+
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Hashes a name: eight octets at a time into a folded 128-bit product, the last eight overlapping.
+#[inline]
+fn hash(seed: u64, name: &[u8]) -> u64 {
+    let mut state = seed ^ (name.len() as u64).wrapping_mul(MULTIPLIER);
+    let mut rest = name;
+    while let Some((word, tail)) = rest.split_first_chunk::<8>() {
+        state = fold(state ^ u64::from_le_bytes(*word));
+        rest = tail;
+    }
+    let last = if let Some(word) = name.last_chunk::<8>() {
+        u64::from_le_bytes(*word)
+    } else if let (Some(first), Some(last)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last))
+    } else if let (Some(first), Some(last)) = (name.first(), name.last()) {
+        let middle = name[name.len() / 2];
+        u64::from(*first) << 16 | u64::from(middle) << 8 | u64::from(*last)
+    } else {
+        0
+    };
+    fold(state ^ last)
+}
+
+#[inline]
+fn fold(state: u64) -> u64 {
+    let product = u128::from(state ^ MULTIPLIER) * u128::from(MULTIPLIER);
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// The slot of a hash: the upper half chooses a bucket, the bucket's displacement turns both halves into
+/// one of `count` slots. `displacements.len()` is a power of two.
+#[inline]
+fn slot(hash: u64, displacements: &[u16], count: usize) -> usize {
+    let (high, low) = ((hash >> 32) as u32, hash as u32);
+    let bucket = high as usize & (displacements.len() - 1);
+    let displaced = low.wrapping_add(u32::from(displacements[bucket]).wrapping_mul(high | 1));
+    ((u64::from(displaced) * count as u64) >> 32) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OperationTable, hash, slot};
+
+    /// Words whose hashes the IDL compiler's tests state too.
+    #[test]
+    fn hash_is_what_the_compiler_uses() {
+        assert_eq!(hash(0, b""), 0xbe8c_ab64_4efd_da51);
+        assert_eq!(hash(1, b"f"), 0x42ba_9a07_54f9_0317);
+        assert_eq!(hash(2, b"ping"), 0x161a_e923_583d_0c52);
+        assert_eq!(hash(3, b"_get_level"), 0xcfde_253f_40bb_bd0b);
+        assert_eq!(
+            hash(4, b"resolve_initial_references"),
+            0x348b_2d28_1db8_5919
+        );
+    }
+
+    #[test]
+    fn finds_every_name_and_nothing_else() {
+        let names = ["echo", "cube_octet", "_get_level", "x"];
+        let (seed, order) = (0..)
+            .find_map(|seed| {
+                let mut order = [""; 4];
+                for name in names {
+                    order[slot(hash(seed, name.as_bytes()), &[0], 4)] = name;
+                }
+                order
+                    .iter()
+                    .all(|name| !name.is_empty())
+                    .then_some((seed, order))
+            })
+            .unwrap_or_default();
+        let table = OperationTable::new(seed, &[0], Vec::from(order).leak());
+        for name in names {
+            let found = table.find(name.as_bytes());
+            assert_eq!(found.map(|index| table.names()[index]), Some(name));
+        }
+        for name in [
+            "",
+            "ech",
+            "echo2",
+            "Echo",
+            "cube_octets",
+            "y",
+            "_set_level",
+            "_get_leveL",
+        ] {
+            assert_eq!(table.find(name.as_bytes()), None, "{name}");
+        }
+        assert_eq!(table.find(&vec![b'x'; 1 << 20]), None);
+    }
+
+    #[test]
+    fn an_interface_may_have_no_operation() {
+        let table = OperationTable::new(0, &[0], &[]);
+        assert_eq!(table.find(b""), None);
+        assert_eq!(table.find(b"f"), None);
+    }
+}
