@@ -1,3 +1,55 @@
-//! The project's chores.
+//! The project's chores: `cargo xtask check` and `cargo xtask test`.
+//!
+//! Each check is a pure function from what it reads to a list of findings, so that its own tests can show it refusing a
+//! violated rule; [`steps`] runs them, shows progress and sums up. Nothing here is a dependency of the crates.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod check;
+mod dependencies;
+mod host;
+mod layers;
+mod licences;
+mod metadata;
+mod source;
+mod steps;
+mod test;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use steps::Steps;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  check            formatting, clippy, rustdoc, dependency direction, licences, source rules
+  test             installs missing system packages (root, apt), then check, all tests, interop
+  test --quick     the same without the peers: no system packages, no interop
+  help             this text
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut steps = Steps::new(root());
+    match words.as_slice() {
+        ["check"] => check::run(&mut steps),
+        ["test"] => test::run(&mut steps, test::Extent::Full),
+        ["test", "--quick"] => test::run(&mut steps, test::Extent::Quick),
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    }
+    steps.summary()
+}
+
+/// The workspace's folder: the one above xtask's own.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}

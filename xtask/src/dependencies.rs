@@ -1,0 +1,67 @@
+//! docs/dependencies.md has one row for every external crate that a package of the workspace names, and no other.
+
+use std::collections::BTreeSet;
+
+use crate::metadata::Metadata;
+
+/// Where the rows are.
+pub(crate) const DOCUMENT: &str = "docs/dependencies.md";
+
+/// Every dependency without a row, and every row without a dependency.
+pub(crate) fn check(metadata: &Metadata, document: &str) -> Vec<String> {
+    let used: BTreeSet<&str> = metadata
+        .members()
+        .flat_map(|package| &package.dependencies)
+        .filter(|dependency| dependency.external)
+        .map(|dependency| dependency.name.as_str())
+        .collect();
+    let described: BTreeSet<&str> = document.lines().filter_map(row).collect();
+    let missing = used.difference(&described).map(|name| {
+        format!(
+            "{DOCUMENT} has no row for `{name}`: what it is for, why this one, what it brings in"
+        )
+    });
+    let stale = described
+        .difference(&used)
+        .map(|name| format!("{DOCUMENT} describes `{name}`, which nothing uses"));
+    missing.chain(stale).collect()
+}
+
+/// The crate that a table row is about: its first cell is the name in backquotes.
+fn row(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("| `")?;
+    rest.split_once("` |").map(|(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::Kind;
+    use crate::metadata::tests::member;
+
+    fn using(names: &[&str]) -> Metadata {
+        let edges: Vec<_> = names
+            .iter()
+            .map(|name| (*name, Kind::Normal, true))
+            .collect();
+        Metadata {
+            packages: vec![member("own", "/w/crates/own", &edges)],
+        }
+    }
+
+    #[test]
+    fn rows_and_dependencies_must_agree() {
+        let document = "# Title\n\n| crate | for |\n|---|---|\n| `libc` | system calls |\n";
+        assert!(check(&using(&["libc"]), document).is_empty());
+        let missing = check(&using(&["libc", "rand"]), document);
+        assert!(
+            missing.len() == 1 && missing[0].contains("no row for `rand`"),
+            "{missing:?}"
+        );
+        let stale = check(&using(&[]), document);
+        assert!(
+            stale.len() == 1 && stale[0].contains("describes `libc`"),
+            "{stale:?}"
+        );
+    }
+}

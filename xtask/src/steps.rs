@@ -1,0 +1,192 @@
+//! Runs steps one after another, says what is running and how long it took, and sums up at the end.
+//!
+//! A failed step does not stop the ones after it: one run shows everything that is wrong.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a step says: a short remark when it passed, the reason when it did not.
+pub(crate) type Outcome = Result<String, String>;
+
+struct Done {
+    name: String,
+    passed: bool,
+    took: Duration,
+}
+
+/// The steps of one run.
+pub(crate) struct Steps {
+    root: PathBuf,
+    started: Instant,
+    done: Vec<Done>,
+}
+
+impl Steps {
+    pub(crate) fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            started: Instant::now(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Runs one step and records how it ended. True if it passed.
+    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&Path) -> Outcome) -> bool {
+        println!(
+            "==> {name}  [{} since the start]",
+            seconds(self.started.elapsed())
+        );
+        let began = Instant::now();
+        let outcome = work(&self.root);
+        let took = began.elapsed();
+        let passed = outcome.is_ok();
+        match outcome {
+            Ok(remark) if remark.is_empty() => println!("    passed: {name}, {}", seconds(took)),
+            Ok(remark) => println!("    passed: {name}, {}: {remark}", seconds(took)),
+            Err(reason) => println!(
+                "    FAILED: {name}, {}\n{}",
+                seconds(took),
+                indented(&reason)
+            ),
+        }
+        self.done.push(Done {
+            name: name.to_owned(),
+            passed,
+            took,
+        });
+        passed
+    }
+
+    /// Runs a program in the workspace's folder as a step, its output shown as it comes.
+    pub(crate) fn command(&mut self, name: &str, command: &mut Command) -> bool {
+        self.step(name, |root| status(command.current_dir(root)))
+    }
+
+    /// Prints the table of steps; the exit code says whether all passed.
+    pub(crate) fn summary(&self) -> ExitCode {
+        println!("\nsummary");
+        for step in &self.done {
+            let word = if step.passed { "passed" } else { "FAILED" };
+            println!("  {word}  {:>9}  {}", seconds(step.took), step.name);
+        }
+        let failed = self.done.iter().filter(|step| !step.passed).count();
+        println!(
+            "steps: {} passed, {failed} failed, {}",
+            self.done.len() - failed,
+            seconds(self.started.elapsed())
+        );
+        if failed == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a program to its end without input; its output goes where ours goes.
+pub(crate) fn status(command: &mut Command) -> Outcome {
+    let shown = shown(command);
+    match command.stdin(Stdio::null()).status() {
+        Ok(status) if status.success() => Ok(String::new()),
+        Ok(status) => Err(format!("`{shown}` ended with {status}")),
+        Err(error) => Err(format!("`{shown}` could not be started: {error}")),
+    }
+}
+
+/// Runs a program to its end and returns what it printed on its standard output.
+pub(crate) fn output(command: &mut Command) -> Outcome {
+    let shown = shown(command);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("`{shown}` could not be started: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!(
+            "`{shown}` ended with {}\n{}",
+            output.status,
+            said.trim_end()
+        ));
+    }
+    String::from_utf8(output.stdout)
+        .map_err(|_| format!("`{shown}` printed something that is not UTF-8"))
+}
+
+/// A check's findings as a step's outcome.
+pub(crate) fn findings(found: Vec<String>, remark: String) -> Outcome {
+    if found.is_empty() {
+        Ok(remark)
+    } else {
+        Err(found.join("\n"))
+    }
+}
+
+/// `cargo` as the one that runs us.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn indented(text: &str) -> String {
+    text.lines()
+        .map(|line| format!("    {line}\n"))
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_step_is_remembered_and_the_next_one_still_runs() {
+        let mut steps = Steps::new(PathBuf::from("."));
+        assert!(!steps.step("first", |_| Err("because".into())));
+        assert!(steps.step("second", |_| Ok(String::new())));
+        assert_eq!(
+            steps
+                .done
+                .iter()
+                .map(|step| step.passed)
+                .collect::<Vec<_>>(),
+            [false, true]
+        );
+        assert_eq!(steps.summary(), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_command_that_fails_or_is_missing_says_its_name() {
+        let failed = status(&mut Command::new("false")).unwrap_err();
+        assert!(failed.contains("`false`"), "{failed}");
+        let missing = status(&mut Command::new("no-such-program-here")).unwrap_err();
+        assert!(missing.contains("could not be started"), "{missing}");
+    }
+
+    #[test]
+    fn findings_become_a_failure_that_lists_them_all() {
+        assert_eq!(
+            findings(Vec::new(), "3 crates".into()),
+            Ok("3 crates".into())
+        );
+        assert_eq!(
+            findings(vec!["one".into(), "two".into()], String::new()),
+            Err("one\ntwo".into())
+        );
+    }
+}
