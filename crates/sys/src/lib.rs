@@ -1,1 +1,25 @@
-//! Placeholder.
+//! Linux primitives for a real-time ORB, as safe functions and types.
+//!
+//! This crate exists because the rest of Corelane forbids `unsafe`: every system call, every memory
+//! mapping and every hand-made atomic protocol lives here, behind an interface that cannot be misused
+//! into undefined behaviour. It knows nothing of CORBA.
+//!
+//! Two invariants hold throughout:
+//!
+//! * every system call is made through one private module, which counts it for the calling thread
+//!   ([`counters`]), so that "two system calls per invocation" is a test and not a claim;
+//! * protocols over atomics (`slots`, `published`, `mpsc`, `lock::Exclusive`) are written against a shim
+//!   that is the standard library normally and `loom` under `--cfg loom`, where they are model-checked.
+
+mod call;
+mod shim;
+
+pub mod clock;
+pub mod counters;
+pub mod epoll;
+pub mod eventfd;
+pub mod lock;
+pub mod poll;
+pub mod process;
+pub mod socket;
+pub mod thread;

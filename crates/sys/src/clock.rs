@@ -1,0 +1,132 @@
+//! The monotonic clock as a small `Copy` value, for deadlines and measurements.
+//!
+//! [`Monotonic`] counts nanoseconds of `CLOCK_MONOTONIC`, the clock that `ppoll`, futexes and timers of this
+//! crate are driven by. It never goes back, is not moved by a change of the wall clock, and means
+//! nothing on another machine or after a reboot. Arithmetic saturates: a deadline centuries away is
+//! simply never reached.
+
+use std::ops::{Add, AddAssign, Sub};
+use std::time::Duration;
+
+/// A point in time of the machine's monotonic clock, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Monotonic(u64);
+
+/// The present moment. Answered in user space on the usual clock sources (about 25 ns), never counted
+/// as a system call.
+#[inline]
+pub fn now() -> Monotonic {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a live, writable timespec, and this clock id exists on every Linux kernel, so
+    // the call cannot fail and always fills it.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    // The kernel never reports negative monotonic time.
+    Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+impl Monotonic {
+    /// Later than every other point in time.
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// The point `nanoseconds` after the clock's origin; for virtual time in simulations and tests.
+    pub const fn from_nanos(nanoseconds: u64) -> Self {
+        Self(nanoseconds)
+    }
+
+    /// Nanoseconds since the clock's origin, which is arbitrary.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The present moment; the same as [`now`].
+    #[inline]
+    pub fn now() -> Self {
+        now()
+    }
+
+    /// Time from `earlier` to `self`, zero if `earlier` is in fact later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Time passed since `self`, zero if it lies ahead.
+    pub fn elapsed(self) -> Duration {
+        now().since(self)
+    }
+
+    /// Time left until `self`, zero if it has passed.
+    pub fn remaining(self) -> Duration {
+        self.since(now())
+    }
+
+    /// Whether the clock has reached `self`.
+    pub fn is_past(self) -> bool {
+        now() >= self
+    }
+}
+
+/// Nanoseconds of `duration`, as many as fit.
+pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `duration` as the kernel's time structure, shortened to what that can hold.
+pub(crate) fn timespec(duration: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: duration.as_secs().min(i32::MAX as u64) as libc::time_t,
+        // Always below 1e9, which every c_long holds.
+        tv_nsec: duration.subsec_nanos() as libc::c_long,
+    }
+}
+
+impl Add<Duration> for Monotonic {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(saturating_nanos(duration)))
+    }
+}
+
+impl AddAssign<Duration> for Monotonic {
+    fn add_assign(&mut self, duration: Duration) {
+        *self = *self + duration;
+    }
+}
+
+impl Sub<Duration> for Monotonic {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(saturating_nanos(duration)))
+    }
+}
+
+impl Sub for Monotonic {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_forward_and_saturates() {
+        let start = now();
+        assert!(now() >= start);
+        assert_eq!(start - (start + Duration::from_secs(1)), Duration::ZERO);
+        assert_eq!(
+            (start + Duration::from_millis(3)) - start,
+            Duration::from_millis(3)
+        );
+        assert_eq!(start + Duration::MAX, Monotonic::FAR_FUTURE);
+        assert!(start.is_past());
+        assert!(!Monotonic::FAR_FUTURE.is_past());
+    }
+}

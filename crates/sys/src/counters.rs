@@ -1,0 +1,142 @@
+//! What the calling thread did: system calls, locks, futex calls, hand-offs, allocations.
+//!
+//! Always on, because a count is one addition to a thread-local cell without initialisation or
+//! destructor. Counts are per thread and never summed: a test takes a [`snapshot`] on the thread it
+//! measures before and after, and subtracts. Nothing here locks, allocates or enters the kernel.
+
+use std::cell::Cell;
+use std::ops::Sub;
+
+/// Counts of one thread since it began, or the difference of two such.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// System calls made through this crate. Clock readings are answered in user space and not
+    /// counted; the kernel entries of the standard library (thread creation, files) are not either.
+    pub syscalls: u64,
+    /// Locks taken, of any scope, shared or exclusive, tried successfully or waited for.
+    pub locks: u64,
+    /// Those of [`locks`](Self::locks) whose scope is the lane.
+    pub lane_locks: u64,
+    /// Those of [`locks`](Self::locks) whose scope is the whole ORB. Zero in a steady-state call.
+    pub orb_locks: u64,
+    /// Futex operations: waits for a lock held by another thread, waits and wake-ups of a condition
+    /// variable. Each is one more entry into the kernel, beside [`syscalls`](Self::syscalls).
+    pub futex: u64,
+    /// Pieces of work handed to another thread.
+    pub handoffs: u64,
+    /// Heap allocations and reallocations; counted only where the counting allocator is installed.
+    pub allocations: u64,
+    /// Octets of these allocations; counted only where the counting allocator is installed.
+    pub allocated_bytes: u64,
+}
+
+impl Sub for Counters {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            syscalls: self.syscalls.wrapping_sub(earlier.syscalls),
+            locks: self.locks.wrapping_sub(earlier.locks),
+            lane_locks: self.lane_locks.wrapping_sub(earlier.lane_locks),
+            orb_locks: self.orb_locks.wrapping_sub(earlier.orb_locks),
+            futex: self.futex.wrapping_sub(earlier.futex),
+            handoffs: self.handoffs.wrapping_sub(earlier.handoffs),
+            allocations: self.allocations.wrapping_sub(earlier.allocations),
+            allocated_bytes: self.allocated_bytes.wrapping_sub(earlier.allocated_bytes),
+        }
+    }
+}
+
+struct Cells {
+    syscalls: Cell<u64>,
+    locks: Cell<u64>,
+    lane_locks: Cell<u64>,
+    orb_locks: Cell<u64>,
+    futex: Cell<u64>,
+    handoffs: Cell<u64>,
+    allocations: Cell<u64>,
+    allocated_bytes: Cell<u64>,
+}
+
+thread_local! {
+    static CELLS: Cells = const {
+        Cells {
+            syscalls: Cell::new(0),
+            locks: Cell::new(0),
+            lane_locks: Cell::new(0),
+            orb_locks: Cell::new(0),
+            futex: Cell::new(0),
+            handoffs: Cell::new(0),
+            allocations: Cell::new(0),
+            allocated_bytes: Cell::new(0),
+        }
+    };
+}
+
+/// The calling thread's counts since it began.
+pub fn snapshot() -> Counters {
+    CELLS.with(|cells| Counters {
+        syscalls: cells.syscalls.get(),
+        locks: cells.locks.get(),
+        lane_locks: cells.lane_locks.get(),
+        orb_locks: cells.orb_locks.get(),
+        futex: cells.futex.get(),
+        handoffs: cells.handoffs.get(),
+        allocations: cells.allocations.get(),
+        allocated_bytes: cells.allocated_bytes.get(),
+    })
+}
+
+/// Counts one piece of work handed to another thread, for queues made outside this crate.
+#[inline]
+pub fn count_handoff() {
+    bump(|cells| &cells.handoffs);
+}
+
+#[inline]
+pub(crate) fn count_syscall() {
+    bump(|cells| &cells.syscalls);
+}
+
+#[inline]
+pub(crate) fn count_futex() {
+    bump(|cells| &cells.futex);
+}
+
+#[inline]
+pub(crate) fn count_lock(scope: crate::lock::Scope) {
+    bump(|cells| &cells.locks);
+    match scope {
+        crate::lock::Scope::Connection => {}
+        crate::lock::Scope::Lane => bump(|cells| &cells.lane_locks),
+        crate::lock::Scope::Orb => bump(|cells| &cells.orb_locks),
+    }
+}
+
+#[inline(always)]
+fn bump(which: impl FnOnce(&Cells) -> &Cell<u64>) {
+    CELLS.with(|cells| {
+        let cell = which(cells);
+        cell.set(cell.get().wrapping_add(1));
+    });
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_belong_to_the_thread_that_did_the_work() {
+        let before = snapshot();
+        std::thread::spawn(|| {
+            count_handoff();
+            count_syscall();
+            assert_eq!(snapshot().handoffs, 1);
+        })
+        .join()
+        .unwrap();
+        assert_eq!(snapshot() - before, Counters::default());
+        count_handoff();
+        assert_eq!((snapshot() - before).handoffs, 1);
+    }
+}

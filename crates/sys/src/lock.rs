@@ -1,0 +1,536 @@
+//! Locks that have a name, a scope, and are counted.
+//!
+//! The scope says who can be made to wait: threads of one connection, of one lane, or of the whole ORB.
+//! Taking a lock adds to the calling thread's [`counters`], and a wait for another
+//! thread adds a futex call, so a test can say which locks a path takes. A panic while holding a lock
+//! does not poison it: upcalls are isolated elsewhere, and data under these locks is left consistent at
+//! every step that can panic.
+//!
+//! [`Exclusive`] is not a lock one can wait for: it checks a value out or says at once that it is out.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{self, Arc, PoisonError, TryLockError};
+use std::time::Duration;
+
+use crate::clock::Monotonic;
+use crate::counters;
+use crate::shim::{AtomicBool, Ordering, UnsafeCell};
+
+/// Whose threads a lock can make wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Threads that use one connection, so of one priority.
+    Connection,
+    /// Threads of one lane, so of one priority.
+    Lane,
+    /// Any thread: never taken in a steady-state call.
+    Orb,
+}
+
+/// Mutual exclusion over a value.
+pub struct Mutex<T: ?Sized> {
+    name: &'static str,
+    scope: Scope,
+    inner: sync::Mutex<T>,
+}
+
+/// Proof that the calling thread holds a [`Mutex`]; it is released on drop.
+#[must_use = "the lock is released at once"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    inner: sync::MutexGuard<'a, T>,
+}
+
+impl<T> Mutex<T> {
+    /// An open lock around `value`. The name appears in diagnostics.
+    pub const fn new(name: &'static str, scope: Scope, value: T) -> Self {
+        Self {
+            name,
+            scope,
+            inner: sync::Mutex::new(value),
+        }
+    }
+
+    /// The value, when nobody else can have it.
+    pub fn into_inner(self) -> T {
+        self.inner
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Takes the lock, waiting for whoever holds it.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        if let Some(guard) = self.try_lock() {
+            return guard;
+        }
+        counters::count_futex();
+        counters::count_lock(self.scope);
+        MutexGuard {
+            inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// Takes the lock if nobody holds it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let inner = match self.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        counters::count_lock(self.scope);
+        Some(MutexGuard { inner })
+    }
+
+    /// The value, without locking: the exclusive borrow proves that nobody holds it.
+    pub fn value_mut(&mut self) -> &mut T {
+        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name given at creation.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The scope given at creation.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex")
+            .field("name", &self.name)
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+/// A condition waited for under a [`Mutex`]. Waits may end without a notification: check in a loop.
+#[derive(Debug, Default)]
+pub struct Condvar(sync::Condvar);
+
+impl Condvar {
+    /// One that nobody waits for.
+    pub const fn new() -> Self {
+        Self(sync::Condvar::new())
+    }
+
+    /// Releases the lock, waits for a notification, takes the lock again.
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        counters::count_futex();
+        MutexGuard {
+            inner: self
+                .0
+                .wait(guard.inner)
+                .unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// The same until `deadline`; `None` waits for ever. False if the deadline has passed.
+    pub fn wait_until<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        deadline: Option<Monotonic>,
+    ) -> (MutexGuard<'a, T>, bool) {
+        let Some(deadline) = deadline else {
+            return (self.wait(guard), true);
+        };
+        let left = deadline.remaining();
+        if left == Duration::ZERO {
+            return (guard, false);
+        }
+        counters::count_futex();
+        let (inner, _) = self
+            .0
+            .wait_timeout(guard.inner, left)
+            .unwrap_or_else(PoisonError::into_inner);
+        (MutexGuard { inner }, !deadline.is_past())
+    }
+
+    /// Wakes one waiting thread.
+    pub fn notify_one(&self) {
+        counters::count_futex();
+        self.0.notify_one();
+    }
+
+    /// Wakes all waiting threads.
+    pub fn notify_all(&self) {
+        counters::count_futex();
+        self.0.notify_all();
+    }
+}
+
+/// Shared or exclusive access to a value. For configuration and tables off the request path, where
+/// readers block writers for short; the request path uses published values instead.
+pub struct RwLock<T: ?Sized> {
+    name: &'static str,
+    scope: Scope,
+    inner: sync::RwLock<T>,
+}
+
+/// Proof of shared access; released on drop.
+#[must_use = "the lock is released at once"]
+pub struct ReadGuard<'a, T: ?Sized> {
+    inner: sync::RwLockReadGuard<'a, T>,
+}
+
+/// Proof of exclusive access; released on drop.
+#[must_use = "the lock is released at once"]
+pub struct WriteGuard<'a, T: ?Sized> {
+    inner: sync::RwLockWriteGuard<'a, T>,
+}
+
+impl<T> RwLock<T> {
+    /// An open lock around `value`. The name appears in diagnostics.
+    pub const fn new(name: &'static str, scope: Scope, value: T) -> Self {
+        Self {
+            name,
+            scope,
+            inner: sync::RwLock::new(value),
+        }
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    /// Takes shared access, waiting for a writer.
+    pub fn read(&self) -> ReadGuard<'_, T> {
+        counters::count_lock(self.scope);
+        let inner = match self.inner.try_read() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                counters::count_futex();
+                self.inner.read().unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        ReadGuard { inner }
+    }
+
+    /// Takes exclusive access, waiting for readers and writers.
+    pub fn write(&self) -> WriteGuard<'_, T> {
+        counters::count_lock(self.scope);
+        let inner = match self.inner.try_write() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                counters::count_futex();
+                self.inner.write().unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        WriteGuard { inner }
+    }
+
+    /// The name given at creation.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The scope given at creation.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RwLock")
+            .field("name", &self.name)
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: ?Sized> Deref for ReadGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> Deref for WriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for WriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+/// A value that one thread at a time checks out, without ever waiting: one compare-and-swap to take,
+/// one store to return. A connection of a pool is kept in one.
+///
+/// `checkout`: the compare-and-swap that sets `taken` acquires what the store that cleared it released,
+/// so the holder sees all that earlier holders wrote.
+pub struct Exclusive<T> {
+    taken: AtomicBool,
+    name: &'static str,
+    scope: Scope,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: a `&T` or `&mut T` exists only in a guard, of which `taken` admits one at a time, so sharing
+// the cell moves the value between threads but never shares it: `T: Send` is what that needs.
+unsafe impl<T: Send> Sync for Exclusive<T> {}
+// SAFETY: moving the cell moves the value.
+unsafe impl<T: Send> Send for Exclusive<T> {}
+
+impl<T> Exclusive<T> {
+    /// A value that is in.
+    #[cfg(not(loom))]
+    pub const fn new(name: &'static str, scope: Scope, value: T) -> Self {
+        Self {
+            taken: AtomicBool::new(false),
+            name,
+            scope,
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// A value that is in.
+    #[cfg(loom)]
+    pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+        Self {
+            taken: AtomicBool::new(false),
+            name,
+            scope,
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Checks the value out; `None` if it is out.
+    #[inline]
+    pub fn try_lock(&self) -> Option<ExclusiveGuard<'_, T>> {
+        self.take().then(|| ExclusiveGuard { cell: self })
+    }
+
+    /// Checks the value out and keeps the cell alive; `None` if it is out. The guard can be stored and
+    /// moved to another thread.
+    #[inline]
+    pub fn try_lock_owned(self: &Arc<Self>) -> Option<OwnedExclusiveGuard<T>> {
+        self.take().then(|| OwnedExclusiveGuard {
+            cell: Arc::clone(self),
+        })
+    }
+
+    /// Whether the value is out at this moment; by the time the caller looks it may have changed.
+    pub fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// The name given at creation.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    #[inline]
+    fn take(&self) -> bool {
+        // Acquire on success: pairs with `give_back` (checkout).
+        let taken = self
+            .taken
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok();
+        if taken {
+            counters::count_lock(self.scope);
+        }
+        taken
+    }
+
+    #[inline]
+    fn give_back(&self) {
+        // Release: pairs with `take` (checkout).
+        self.taken.store(false, Ordering::Release);
+    }
+
+    #[inline]
+    fn shared(&self) -> &T {
+        // SAFETY: called by a guard only, and while it lives `taken` keeps others out; the guard hands
+        // out `&mut` only against its own exclusive borrow.
+        self.value.with(|value| unsafe { &*value })
+    }
+
+    #[inline]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the guard's exclusive borrow stands for the cell's"
+    )]
+    fn exclusive(&self) -> &mut T {
+        // SAFETY: called by a guard that is borrowed exclusively, and `taken` keeps other guards away.
+        self.value.with_mut(|value| unsafe { &mut *value })
+    }
+}
+
+impl<T> fmt::Debug for Exclusive<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exclusive")
+            .field("name", &self.name)
+            .field("scope", &self.scope)
+            .field("taken", &self.is_taken())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A checked-out value; it is returned on drop.
+#[must_use = "the value is returned at once"]
+pub struct ExclusiveGuard<'a, T> {
+    cell: &'a Exclusive<T>,
+}
+
+/// A checked-out value together with its cell; it is returned on drop.
+#[must_use = "the value is returned at once"]
+pub struct OwnedExclusiveGuard<T> {
+    cell: Arc<Exclusive<T>>,
+}
+
+impl<T> OwnedExclusiveGuard<T> {
+    /// The cell whose value this is.
+    pub fn cell(&self) -> &Arc<Exclusive<T>> {
+        &self.cell
+    }
+}
+
+// SAFETY: a shared guard gives `&T` only, so `T: Sync` is what sharing one needs; the derived bound
+// (`T: Send`, from the cell) would let a `Cell` be reached from two threads.
+unsafe impl<T: Send + Sync> Sync for ExclusiveGuard<'_, T> {}
+// SAFETY: as for `ExclusiveGuard`.
+unsafe impl<T: Send + Sync> Sync for OwnedExclusiveGuard<T> {}
+
+impl<T> Deref for ExclusiveGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.cell.shared()
+    }
+}
+
+impl<T> DerefMut for ExclusiveGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.cell.exclusive()
+    }
+}
+
+impl<T> Drop for ExclusiveGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.cell.give_back();
+    }
+}
+
+impl<T> Deref for OwnedExclusiveGuard<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.cell.shared()
+    }
+}
+
+impl<T> DerefMut for OwnedExclusiveGuard<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.cell.exclusive()
+    }
+}
+
+impl<T> Drop for OwnedExclusiveGuard<T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.cell.give_back();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn a_value_is_out_once() {
+        let cell = Arc::new(Exclusive::new("connection", Scope::Connection, 1));
+        let before = counters::snapshot();
+        let mut guard = cell.try_lock().unwrap();
+        *guard += 1;
+        assert!(cell.is_taken() && cell.try_lock().is_none() && cell.try_lock_owned().is_none());
+        drop(guard);
+        let guard = cell.try_lock_owned().unwrap();
+        assert_eq!((counters::snapshot() - before).locks, 2);
+        thread::spawn(move || assert_eq!(*guard, 2)).join().unwrap();
+        assert!(!cell.is_taken());
+    }
+
+    #[test]
+    fn locks_are_counted_by_scope_and_survive_a_panic() {
+        let lock = Arc::new(Mutex::new("table", Scope::Orb, 0));
+        let other = Arc::clone(&lock);
+        thread::spawn(move || {
+            *other.lock() += 1;
+            let _guard = other.lock();
+            std::panic::resume_unwind(Box::new(()));
+        })
+        .join()
+        .unwrap_err();
+        let before = counters::snapshot();
+        assert_eq!(*lock.lock(), 1);
+        let counted = counters::snapshot() - before;
+        assert_eq!((counted.locks, counted.orb_locks, counted.futex), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_condition_is_waited_for_until_its_deadline() {
+        let pair = Arc::new((Mutex::new("flag", Scope::Lane, false), Condvar::new()));
+        let (lock, condition) = &*pair;
+        let soon = clock::now() + Duration::from_millis(2);
+        let mut guard = lock.lock();
+        let mut in_time = true;
+        while in_time {
+            (guard, in_time) = condition.wait_until(guard, Some(soon));
+        }
+        assert!(soon.is_past() && !*guard);
+        let other = Arc::clone(&pair);
+        let thread = thread::spawn(move || {
+            *other.0.lock() = true;
+            other.1.notify_one();
+        });
+        while !*guard {
+            guard = condition.wait_until(guard, None).0;
+        }
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn shared_and_exclusive_access() {
+        let lock = RwLock::new("settings", Scope::Orb, 5);
+        assert_eq!(*lock.read() + *lock.read(), 10);
+        *lock.write() = 6;
+        assert_eq!(
+            (*lock.read(), lock.name(), lock.scope()),
+            (6, "settings", Scope::Orb)
+        );
+    }
+}

@@ -1,0 +1,355 @@
+//! Socket options: those set once before use ([`Options`]) and those read or changed later.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use super::Address;
+use crate::call;
+
+/// What to set on a socket before it listens or connects. Sizes and the code point must be set then to
+/// have full effect (the window is negotiated when connecting). Accepted connections inherit those of the
+/// listener, including `nodelay`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// TCP: send small messages at once. True by default.
+    pub nodelay: bool,
+    /// TCP: probe idle connections.
+    pub keepalive: Option<KeepAlive>,
+    /// Kernel's send buffer in octets (it doubles the number for its own overhead).
+    pub send_buffer: Option<usize>,
+    /// Kernel's receive buffer in octets (it doubles the number for its own overhead).
+    pub receive_buffer: Option<usize>,
+    /// Differentiated services code point, 0 to 63 (RFC 2474), of outgoing packets.
+    pub dscp: Option<u8>,
+    /// Listeners: take the port although old connections of it linger. True by default.
+    pub reuse_address: bool,
+    /// Listeners: share the port with other listeners that say so too.
+    pub reuse_port: bool,
+    /// Listeners on IPv6: do not take IPv4 connections. True by default.
+    pub v6_only: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            nodelay: true,
+            keepalive: None,
+            send_buffer: None,
+            receive_buffer: None,
+            dscp: None,
+            reuse_address: true,
+            reuse_port: false,
+            v6_only: true,
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn apply(
+        &self,
+        fd: BorrowedFd<'_>,
+        address: &Address,
+        listening: bool,
+    ) -> io::Result<()> {
+        if let Some(octets) = self.send_buffer {
+            set_send_buffer_size(fd, octets)?;
+        }
+        if let Some(octets) = self.receive_buffer {
+            set_receive_buffer_size(fd, octets)?;
+        }
+        let Address::Inet(inet) = address else {
+            return Ok(());
+        };
+        if self.nodelay {
+            set_nodelay(fd, true)?;
+        }
+        if let Some(keepalive) = self.keepalive {
+            set_keepalive(fd, Some(keepalive))?;
+        }
+        if let Some(dscp) = self.dscp {
+            set_inet_dscp(fd, inet, dscp)?;
+        }
+        if !listening {
+            return Ok(());
+        }
+        if self.reuse_address {
+            set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        }
+        if self.reuse_port {
+            set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        }
+        if inet.is_ipv6() {
+            set_int(
+                fd,
+                libc::IPPROTO_IPV6,
+                libc::IPV6_V6ONLY,
+                self.v6_only.into(),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Probing of an idle TCP connection. Times are whole seconds, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Unanswered probes that end the connection.
+    pub probes: u8,
+}
+
+/// Who is at the other end of a Unix connection, as the kernel knows it from when it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Process.
+    pub pid: u32,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// TCP: whether small messages are sent at once instead of waiting for acknowledgements.
+///
+/// # Errors
+/// Not a TCP socket.
+pub fn set_nodelay(fd: BorrowedFd<'_>, nodelay: bool) -> io::Result<()> {
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, nodelay.into())
+}
+
+/// TCP: whether small messages are sent at once.
+///
+/// # Errors
+/// Not a TCP socket.
+pub fn nodelay(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY)? != 0)
+}
+
+/// TCP: probes idle connections, or stops to.
+///
+/// # Errors
+/// `InvalidInput` for times the kernel does not take (more than 32767 s); not a TCP socket.
+pub fn set_keepalive(fd: BorrowedFd<'_>, keepalive: Option<KeepAlive>) -> io::Result<()> {
+    let Some(keepalive) = keepalive else {
+        return set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0);
+    };
+    let seconds =
+        |time: Duration| libc::c_int::try_from(time.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
+    set_int(
+        fd,
+        libc::IPPROTO_TCP,
+        libc::TCP_KEEPIDLE,
+        seconds(keepalive.idle),
+    )?;
+    set_int(
+        fd,
+        libc::IPPROTO_TCP,
+        libc::TCP_KEEPINTVL,
+        seconds(keepalive.interval),
+    )?;
+    set_int(
+        fd,
+        libc::IPPROTO_TCP,
+        libc::TCP_KEEPCNT,
+        keepalive.probes.max(1).into(),
+    )?;
+    set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
+}
+
+/// Sets the differentiated services code point, 0 to 63, of packets sent from now on; nothing happens on
+/// a Unix socket.
+///
+/// # Errors
+/// `InvalidInput` for a larger code point.
+pub fn set_dscp(fd: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
+    match super::local_address(fd)? {
+        Address::Inet(address) => set_inet_dscp(fd, &address, dscp),
+        Address::Unix(_) | Address::Abstract(_) | Address::Unnamed => Ok(()),
+    }
+}
+
+fn set_inet_dscp(fd: BorrowedFd<'_>, address: &SocketAddr, dscp: u8) -> io::Result<()> {
+    if dscp > 63 {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a DSCP has 6 bits",
+        ));
+    }
+    // The code point is the upper six bits of the octet; the lower two belong to congestion notification.
+    let class = libc::c_int::from(dscp) << 2;
+    match address {
+        SocketAddr::V4(_) => set_int(fd, libc::IPPROTO_IP, libc::IP_TOS, class),
+        SocketAddr::V6(_) => set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class),
+    }
+}
+
+/// Sets the kernel's send buffer; capped by `net.core.wmem_max`.
+///
+/// # Errors
+/// None on a socket.
+pub fn set_send_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, saturate(octets))
+}
+
+/// The kernel's send buffer, its overhead included.
+///
+/// # Errors
+/// None on a socket.
+pub fn send_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    Ok(int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)? as usize)
+}
+
+/// Sets the kernel's receive buffer; capped by `net.core.rmem_max`.
+///
+/// # Errors
+/// None on a socket.
+pub fn set_receive_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, saturate(octets))
+}
+
+/// The kernel's receive buffer, its overhead included.
+///
+/// # Errors
+/// None on a socket.
+pub fn receive_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    Ok(int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)? as usize)
+}
+
+/// Bounds each blocking read; `None` removes the bound. The kernel rounds up to its tick: a few
+/// milliseconds, and an eighth for long times. A zero time is taken as the shortest possible.
+///
+/// # Errors
+/// None on a socket.
+pub fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    set_time(fd, libc::SO_RCVTIMEO, timeout)
+}
+
+/// Bounds each blocking write; otherwise as [`set_receive_timeout`].
+///
+/// # Errors
+/// None on a socket.
+pub fn set_send_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    set_time(fd, libc::SO_SNDTIMEO, timeout)
+}
+
+/// Takes the error the socket holds, as after connecting without blocking.
+///
+/// # Errors
+/// None on a socket; the error taken is in the `Ok` value.
+pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
+    let error = int(fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
+    Ok((error != 0).then(|| io::Error::from_raw_os_error(error)))
+}
+
+/// Process, user and group at the other end of a Unix connection.
+///
+/// # Errors
+/// Not a Unix socket (the numbers are then not meaningful, so an error is returned).
+pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
+    let none = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let found = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?;
+    match u32::try_from(found.pid) {
+        Ok(pid) if pid != 0 => Ok(Credentials {
+            pid,
+            uid: found.uid,
+            gid: found.gid,
+        }),
+        _ => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "only Unix sockets know their peer",
+        )),
+    }
+}
+
+/// Octets that have arrived and were not read yet.
+///
+/// # Errors
+/// A listener.
+pub fn unread(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one int, which `count` is.
+    call::once(|| unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut count) })?;
+    Ok(count as usize)
+}
+
+fn saturate(octets: usize) -> libc::c_int {
+    libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX)
+}
+
+fn set_time(fd: BorrowedFd<'_>, name: libc::c_int, time: Option<Duration>) -> io::Result<()> {
+    let time = time.map_or(Duration::ZERO, |time| time.max(Duration::from_micros(1)));
+    let value = libc::timeval {
+        tv_sec: time.as_secs().min(i32::MAX as u64) as libc::time_t,
+        tv_usec: time.subsec_micros() as libc::suseconds_t,
+    };
+    set_option(fd, libc::SOL_SOCKET, name, &value)
+}
+
+fn set_int(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    set_option(fd, level, name, &value)
+}
+
+fn int(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
+    option(fd, level, name, 0)
+}
+
+/// The C types that socket options consist of: integers only, so that any octets are a value.
+trait OptionValue: Copy {}
+impl OptionValue for libc::c_int {}
+impl OptionValue for libc::timeval {}
+impl OptionValue for libc::ucred {}
+
+fn set_option<T: OptionValue>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the pointer is to a live value of the length given, which the kernel only reads.
+    call::once(|| unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const *value).cast(),
+            length,
+        )
+    })?;
+    Ok(())
+}
+
+fn option<T: OptionValue>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    mut value: T,
+) -> io::Result<T> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is writable for the length given, the kernel writes no more than that, and
+    // `OptionValue` says that whatever it writes is a value.
+    call::once(|| unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(value)
+}

@@ -1,0 +1,97 @@
+//! Moving octets through a connected socket: one system call per transfer.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::call;
+
+/// Whether a transfer may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Until something can be transferred, or the socket's time-out.
+    Block,
+    /// Not at all: `WouldBlock` if nothing can be transferred at once.
+    Now,
+}
+
+impl Wait {
+    fn flags(self) -> libc::c_int {
+        match self {
+            Self::Block => 0,
+            Self::Now => libc::MSG_DONTWAIT,
+        }
+    }
+}
+
+/// Reads at least one octet into `buffer` and says how many; zero is the end of the stream (or an empty
+/// buffer).
+///
+/// # Errors
+/// `WouldBlock` when nothing is there ([`Wait::Now`]) or the receive time-out passed; `ConnectionReset`
+/// and the like from the network.
+#[inline]
+pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    recv_with(fd, buffer, wait.flags())
+}
+
+/// The same, leaving the octets to be read again.
+///
+/// # Errors
+/// As [`recv`].
+pub fn peek(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    recv_with(fd, buffer, wait.flags() | libc::MSG_PEEK)
+}
+
+#[inline]
+fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
+    // SAFETY: pointer and length are those of one writable slice.
+    let count = call::restarting(|| unsafe {
+        libc::recv(
+            fd.as_raw_fd(),
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            flags,
+        )
+    })?;
+    Ok(count as usize)
+}
+
+/// Writes octets from the front of `buffer` and says how many; fewer than all is usual only with
+/// [`Wait::Now`] or a send time-out.
+///
+/// # Errors
+/// `WouldBlock` when nothing could be written at once, or within the send time-out; `BrokenPipe`,
+/// `ConnectionReset` and the like from the network.
+#[inline]
+pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: Wait) -> io::Result<usize> {
+    let flags = wait.flags() | libc::MSG_NOSIGNAL;
+    // SAFETY: pointer and length are those of one readable slice.
+    let count = call::restarting(|| unsafe {
+        libc::send(fd.as_raw_fd(), buffer.as_ptr().cast(), buffer.len(), flags)
+    })?;
+    Ok(count as usize)
+}
+
+/// Writes octets from the front of the concatenated `slices` and says how many. At most the first 1024
+/// slices are looked at.
+///
+/// # Errors
+/// As [`send`].
+#[inline]
+pub fn send_vectored(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+    // One slice is what most messages are, and `send` spares the kernel the copying of two headers.
+    if let [slice] = slices {
+        return send(fd, slice, wait);
+    }
+    const MOST: usize = libc::UIO_MAXIOV as usize;
+    let slices = &slices[..slices.len().min(MOST)];
+    // SAFETY: the header consists of integers and pointers, for which zeroes are values.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    // `IoSlice` is guaranteed to have the layout of `iovec`; the kernel only reads through it.
+    header.msg_iov = slices.as_ptr().cast_mut().cast();
+    header.msg_iovlen = slices.len() as _;
+    let flags = wait.flags() | libc::MSG_NOSIGNAL;
+    // SAFETY: `header` and the slices it points to outlive the call, which only reads them.
+    let count = call::restarting(|| unsafe { libc::sendmsg(fd.as_raw_fd(), &header, flags) })?;
+    Ok(count as usize)
+}

@@ -1,0 +1,429 @@
+//! Threads: made in one place, with name, stack, cores and scheduling class set before they run.
+//!
+//! A thread whose class or affinity the kernel refuses never runs its body: [`Builder::spawn`] reports
+//! the refusal, and the caller decides whether to go on without. Nothing here falls back silently.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::mpsc;
+use std::thread as std_thread;
+
+use crate::call;
+
+/// A set of processor cores, numbered as the kernel does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CpuSet {
+    bits: [u64; CpuSet::CAPACITY / 64],
+}
+
+impl CpuSet {
+    /// Cores above this number cannot be named.
+    pub const CAPACITY: usize = 1024;
+
+    /// No core.
+    pub const fn new() -> Self {
+        Self {
+            bits: [0; Self::CAPACITY / 64],
+        }
+    }
+
+    /// One core. Numbers of [`CAPACITY`](Self::CAPACITY) and above give the empty set, which the kernel
+    /// refuses.
+    pub const fn one(core: usize) -> Self {
+        let mut set = Self::new();
+        set.insert(core);
+        set
+    }
+
+    /// Adds a core; numbers that cannot be named are ignored.
+    pub const fn insert(&mut self, core: usize) {
+        if core < Self::CAPACITY {
+            self.bits[core / 64] |= 1 << (core % 64);
+        }
+    }
+
+    /// Takes a core out.
+    pub const fn remove(&mut self, core: usize) {
+        if core < Self::CAPACITY {
+            self.bits[core / 64] &= !(1 << (core % 64));
+        }
+    }
+
+    /// Whether the core is in the set.
+    pub const fn contains(&self, core: usize) -> bool {
+        core < Self::CAPACITY && self.bits[core / 64] & 1 << (core % 64) != 0
+    }
+
+    /// The cores, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..Self::CAPACITY).filter(|&core| self.contains(core))
+    }
+
+    /// Number of cores.
+    pub fn len(&self) -> usize {
+        self.bits
+            .iter()
+            .map(|word| word.count_ones() as usize)
+            .sum()
+    }
+
+    /// Whether there is no core in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Default for CpuSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FromIterator<usize> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(cores: I) -> Self {
+        let mut set = Self::new();
+        for core in cores {
+            set.insert(core);
+        }
+        set
+    }
+}
+
+impl std::fmt::Debug for CpuSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// How the kernel schedules a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheduling {
+    /// The ordinary, fair class (`SCHED_OTHER`).
+    Other,
+    /// First in, first out at a fixed priority, 1 (lowest) to 99 (`SCHED_FIFO`).
+    Fifo(u8),
+    /// The same with a time slice among equals (`SCHED_RR`).
+    RoundRobin(u8),
+}
+
+impl Scheduling {
+    /// Lowest and highest fixed priority of Linux.
+    pub const PRIORITIES: std::ops::RangeInclusive<u8> = 1..=99;
+
+    /// Class and priority as the kernel takes them.
+    fn raw(self) -> (libc::c_int, libc::sched_param) {
+        let (policy, priority) = match self {
+            Self::Other => (libc::SCHED_OTHER, 0),
+            Self::Fifo(priority) => (libc::SCHED_FIFO, priority),
+            Self::RoundRobin(priority) => (libc::SCHED_RR, priority),
+        };
+        (
+            policy,
+            libc::sched_param {
+                sched_priority: priority.into(),
+            },
+        )
+    }
+}
+
+/// What a thread is to be: name, stack, cores, scheduling class. Unset parts are inherited.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    name: Option<String>,
+    stack: Option<usize>,
+    affinity: Option<CpuSet>,
+    scheduling: Option<Scheduling>,
+}
+
+impl Builder {
+    /// Inherits everything from the thread that spawns.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Role, lane and core, as in `lane2/io`; the kernel keeps its first 15 octets.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Stack size in octets; addresses are reserved, pages come when touched. 2 MiB by default.
+    #[must_use]
+    pub fn stack_size(mut self, octets: usize) -> Self {
+        self.stack = Some(octets);
+        self
+    }
+
+    /// The only cores it may run on.
+    #[must_use]
+    pub fn affinity(mut self, cores: CpuSet) -> Self {
+        self.affinity = Some(cores);
+        self
+    }
+
+    /// Its scheduling class and priority.
+    #[must_use]
+    pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
+        self.scheduling = Some(scheduling);
+        self
+    }
+
+    /// Starts the thread; `body` begins only once affinity and scheduling are in force.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a name with NUL, `PermissionDenied` when the scheduling class is refused,
+    /// `InvalidInput` for cores or priorities that do not exist, else the kernel's limits. The body has
+    /// not run then, and the thread is gone.
+    pub fn spawn<T: Send + 'static>(
+        self,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<JoinHandle<T>> {
+        let mut builder = std_thread::Builder::new();
+        if let Some(name) = self.name {
+            if name.contains('\0') {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "thread name contains NUL",
+                ));
+            }
+            builder = builder.name(name);
+        }
+        if let Some(stack) = self.stack {
+            builder = builder.stack_size(stack);
+        }
+        let (affinity, scheduling) = (self.affinity, self.scheduling);
+        if affinity.is_none() && scheduling.is_none() {
+            return Ok(JoinHandle(builder.spawn(move || Some(body()))?));
+        }
+        let (report, outcome) = mpsc::sync_channel(1);
+        let thread = builder.spawn(move || {
+            let prepared = prepare(affinity, scheduling);
+            let ready = prepared.is_ok();
+            // The spawner waits for this message, so it cannot be gone.
+            let _ = report.send(prepared);
+            drop(report);
+            ready.then(body)
+        })?;
+        match outcome.recv() {
+            Ok(Ok(())) => Ok(JoinHandle(thread)),
+            Ok(Err(error)) => {
+                let _ = thread.join();
+                Err(error)
+            }
+            Err(_) => Err(io::Error::other("the thread ended before it was prepared")),
+        }
+    }
+}
+
+fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Result<()> {
+    if let Some(cores) = affinity {
+        set_affinity(None, &cores)?;
+    }
+    if let Some(scheduling) = scheduling {
+        set_scheduling(None, scheduling)?;
+    }
+    Ok(())
+}
+
+/// A running thread. Dropping it lets the thread run on by itself.
+#[derive(Debug)]
+pub struct JoinHandle<T>(std_thread::JoinHandle<Option<T>>);
+
+impl<T> JoinHandle<T> {
+    /// Waits for the end of the thread and takes what its body returned.
+    ///
+    /// # Errors
+    /// The payload of the panic that ended it.
+    pub fn join(self) -> std_thread::Result<T> {
+        self.0.join().map(|result| match result {
+            Some(value) => value,
+            // `spawn` gives a handle only to a thread whose body runs.
+            None => unreachable!("a thread without a body was handed out"),
+        })
+    }
+
+    /// Whether the body has ended, so that [`join`](Self::join) returns at once.
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    /// Name and identity as the standard library sees them; also to unpark it.
+    pub fn thread(&self) -> &std_thread::Thread {
+        self.0.thread()
+    }
+}
+
+/// A thread as the kernel numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tid(i32);
+
+impl Tid {
+    /// The kernel's number.
+    pub const fn as_raw(self) -> i32 {
+        self.0
+    }
+}
+
+/// The calling thread's number; asked of the kernel once per thread, and again after a fork.
+#[inline]
+pub fn current_tid() -> Tid {
+    thread_local! {
+        static TID: Cell<(i32, u64)> = const { Cell::new((0, 0)) };
+    }
+    let generation = crate::process::generation();
+    TID.with(|cached| {
+        let (tid, born) = cached.get();
+        if tid != 0 && born == generation {
+            return Tid(tid);
+        }
+        // SAFETY: the call takes no arguments and cannot fail.
+        let tid = call::once(|| unsafe { libc::gettid() }).unwrap_or(0);
+        cached.set((tid, generation));
+        Tid(tid)
+    })
+}
+
+/// The core that runs the calling thread at this moment.
+pub fn current_core() -> Option<usize> {
+    // SAFETY: the call takes no arguments; it is answered in user space (vDSO, rseq) where possible.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Restricts a thread (`None`: the calling one) to `cores`.
+///
+/// # Errors
+/// `InvalidInput` if none of the cores exists and is allowed, `PermissionDenied` for a foreign thread.
+pub fn set_affinity(thread: Option<Tid>, cores: &CpuSet) -> io::Result<()> {
+    let tid = thread.map_or(0, Tid::as_raw);
+    // SAFETY: `bits` is an array of the size given, laid out as the kernel's mask: one bit per core,
+    // words in native order, and the kernel only reads it.
+    call::once(|| unsafe {
+        libc::sched_setaffinity(tid, size_of_val(&cores.bits), cores.bits.as_ptr().cast())
+    })?;
+    Ok(())
+}
+
+/// The cores a thread (`None`: the calling one) may run on.
+///
+/// # Errors
+/// `NotFound`-like `ESRCH` if the thread is gone.
+pub fn affinity(thread: Option<Tid>) -> io::Result<CpuSet> {
+    let tid = thread.map_or(0, Tid::as_raw);
+    let mut cores = CpuSet::new();
+    // SAFETY: `bits` is a writable array of the size given, laid out as the kernel's mask.
+    call::once(|| unsafe {
+        libc::sched_getaffinity(
+            tid,
+            size_of_val(&cores.bits),
+            cores.bits.as_mut_ptr().cast(),
+        )
+    })?;
+    Ok(cores)
+}
+
+/// Sets the scheduling class of a thread (`None`: the calling one). Children of the thread inherit it.
+///
+/// # Errors
+/// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`), `InvalidInput` for a
+/// priority outside [`Scheduling::PRIORITIES`].
+pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result<()> {
+    let tid = thread.map_or(0, Tid::as_raw);
+    let (policy, param) = scheduling.raw();
+    // SAFETY: `param` outlives the call, which only reads it.
+    call::once(|| unsafe { libc::sched_setscheduler(tid, policy, &param) })?;
+    Ok(())
+}
+
+/// The scheduling class of a thread (`None`: the calling one). Classes this crate does not set are
+/// reported as [`Scheduling::Other`].
+///
+/// # Errors
+/// `ESRCH` if the thread is gone.
+pub fn scheduling(thread: Option<Tid>) -> io::Result<Scheduling> {
+    let tid = thread.map_or(0, Tid::as_raw);
+    // SAFETY: the call takes no pointers.
+    let policy = call::once(|| unsafe { libc::sched_getscheduler(tid) })?;
+    let mut param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `param` is writable and outlives the call.
+    call::once(|| unsafe { libc::sched_getparam(tid, &mut param) })?;
+    // Fixed priorities are 1 to 99, others 0.
+    let priority = param.sched_priority as u8;
+    Ok(match policy & !libc::SCHED_RESET_ON_FORK {
+        libc::SCHED_FIFO => Scheduling::Fifo(priority),
+        libc::SCHED_RR => Scheduling::RoundRobin(priority),
+        _ => Scheduling::Other,
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_what_the_builder_says() {
+        let cores = affinity(None).unwrap();
+        let last = cores.iter().last().unwrap();
+        let thread = Builder::new()
+            .name("lane0/io")
+            .stack_size(256 * 1024)
+            .affinity(CpuSet::one(last))
+            .spawn(move || {
+                assert_eq!(std_thread::current().name(), Some("lane0/io"));
+                assert_eq!(affinity(None).unwrap(), CpuSet::one(last));
+                assert_eq!(current_core(), Some(last));
+                current_tid()
+            })
+            .unwrap();
+        assert_ne!(thread.join().unwrap(), current_tid());
+        assert_eq!(affinity(None).unwrap(), cores);
+    }
+
+    #[test]
+    fn a_refusal_is_reported_and_the_body_does_not_run() {
+        let refused = Builder::new()
+            .affinity(CpuSet::one(1023))
+            .spawn(|| panic!("must not run"))
+            .map(|_| ())
+            .unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        let refused = Builder::new()
+            .scheduling(Scheduling::Fifo(0))
+            .spawn(|| ())
+            .unwrap_err();
+        assert!(matches!(
+            refused.kind(),
+            io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied
+        ));
+    }
+
+    #[test]
+    fn a_fixed_priority_is_set_where_permitted() {
+        match Builder::new()
+            .scheduling(Scheduling::Fifo(3))
+            .spawn(|| scheduling(None).unwrap())
+        {
+            Ok(thread) => assert_eq!(thread.join().unwrap(), Scheduling::Fifo(3)),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+        }
+        assert_eq!(scheduling(None).unwrap(), Scheduling::Other);
+    }
+
+    #[test]
+    fn the_thread_number_is_asked_for_once() {
+        let first = current_tid();
+        let before = crate::counters::snapshot();
+        assert_eq!(current_tid(), first);
+        assert_eq!((crate::counters::snapshot() - before).syscalls, 0);
+    }
+
+    #[test]
+    fn core_sets() {
+        let mut set: CpuSet = [0, 63, 64, 5000].into_iter().collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 63, 64]);
+        set.remove(63);
+        assert!(!set.contains(63) && set.contains(64) && !set.contains(5000));
+        assert_eq!(set.len(), 2);
+        assert!(CpuSet::one(2000).is_empty());
+    }
+}
