@@ -1,2 +1,17 @@
-//! Placeholder.
+//! Transports: how octets travel between two ORBs.
+//!
+//! A [`Stream`] is one connection, a [`Listener`] accepts them, a [`Transport`] makes both for the [`Endpoint`]s it knows.
+//! The ORB sees nothing but these traits, so that a transport without a descriptor (shared memory, a simulation) fits
+//! as well as TCP. This crate knows nothing of GIOP; octets are never interpreted here.
+//!
+//! Invariant: a call with [`Wait::Now`] never blocks; one with [`Wait::Until`] ends at the deadline.
 #![forbid(unsafe_code)]
+
+mod endpoint;
+mod socket;
+mod stream;
+mod transport;
+
+pub use endpoint::Endpoint;
+pub use stream::{Half, Peer, Stream, Wait};
+pub use transport::{Listener, Tcp, Transport, Transports, Unix};

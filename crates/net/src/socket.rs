@@ -1,0 +1,304 @@
+//! TCP and Unix sockets: the transports that the kernel carries.
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::poll;
+use corelane_sys::socket::{self, Address, Options};
+
+use crate::transport::{Listener, Transport};
+use crate::{Endpoint, Half, Peer, Stream, Wait};
+
+/// Connections that wait to be accepted before the kernel refuses more.
+const BACKLOG: u32 = 1024;
+
+/// TCP over IPv4 and IPv6, small messages sent at once (no Nagle delay).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tcp;
+
+/// Unix sockets in the file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unix;
+
+impl Transport for Tcp {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn serves(&self, endpoint: &Endpoint) -> bool {
+        matches!(endpoint, Endpoint::Tcp { .. })
+    }
+
+    fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
+        let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("{endpoint} has no address"));
+        for address in resolve(endpoint)? {
+            match socket::connect(&Address::Inet(address), &Options::default(), deadline) {
+                Ok(fd) => return Ok(Box::new(Socket { fd, peer: Peer::Ip(address) })),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+        let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("{endpoint} has no address"));
+        for address in resolve(endpoint)? {
+            // The unspecified IPv6 address takes IPv4 connections too, as users of dual-stack hosts expect.
+            let v6_only = address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+            match socket::listen(&Address::Inet(address), &Options { v6_only, ..Options::default() }, BACKLOG) {
+                Ok(fd) => {
+                    let port = match socket::local_address(fd.as_fd())?.as_inet() {
+                        Some(local) => local.port(),
+                        None => address.port(),
+                    };
+                    let host = match endpoint {
+                        Endpoint::Tcp { host, .. } if !host.is_empty() => host.clone(),
+                        _ => address.ip().to_string(),
+                    };
+                    return Ok(Box::new(SocketListener { fd, local: Endpoint::Tcp { host, port } }));
+                }
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+}
+
+/// The addresses of a TCP endpoint; an empty host stands for every address of this machine.
+fn resolve(endpoint: &Endpoint) -> io::Result<Vec<SocketAddr>> {
+    let Endpoint::Tcp { host, port } = endpoint else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no TCP endpoint")));
+    };
+    if host.is_empty() {
+        return Ok(vec![
+            SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port)),
+            SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, *port)),
+        ]);
+    }
+    Ok((host.as_str(), *port).to_socket_addrs()?.collect())
+}
+
+impl Transport for Unix {
+    fn name(&self) -> &'static str {
+        "unix"
+    }
+
+    fn serves(&self, endpoint: &Endpoint) -> bool {
+        matches!(endpoint, Endpoint::Unix { .. })
+    }
+
+    fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
+        let fd = socket::connect(&Address::Unix(path(endpoint)?.to_owned()), &Options::default(), deadline)?;
+        let peer = credentials(fd.as_fd());
+        Ok(Box::new(Socket { fd, peer }))
+    }
+
+    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+        let path = path(endpoint)?;
+        remove_stale_socket(path)?;
+        let fd = socket::listen(&Address::Unix(path.to_owned()), &Options::default(), BACKLOG)?;
+        Ok(Box::new(SocketListener { fd, local: endpoint.clone() }))
+    }
+}
+
+fn path(endpoint: &Endpoint) -> io::Result<&Path> {
+    match endpoint {
+        Endpoint::Unix { path } => Ok(path),
+        Endpoint::Tcp { .. } => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no Unix endpoint")))
+        }
+    }
+}
+
+/// A socket file that a dead process left behind is in the way of a new one; one that answers is not ours to remove.
+fn remove_stale_socket(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !found.file_type().is_socket() {
+        return Ok(());
+    }
+    match socket::connect(&Address::Unix(path.to_owned()), &Options::default(), None) {
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, format!("a server listens at {}", path.display()))),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(_) => Ok(()),
+    }
+}
+
+fn credentials(fd: BorrowedFd<'_>) -> Peer {
+    match socket::peer_credentials(fd) {
+        Ok(credentials) => Peer::Process {
+            pid: i32::try_from(credentials.pid).unwrap_or_default(),
+            uid: credentials.uid,
+            gid: credentials.gid,
+        },
+        Err(_) => Peer::Unknown,
+    }
+}
+
+#[derive(Debug)]
+struct Socket {
+    fd: OwnedFd,
+    peer: Peer,
+}
+
+impl Stream for Socket {
+    #[inline]
+    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+        let fd = self.fd.as_fd();
+        match wait {
+            Wait::Block => socket::recv(fd, buffer, socket::Wait::Block).map_err(time_out),
+            Wait::Now => socket::recv(fd, buffer, socket::Wait::Now),
+            Wait::Until(deadline) => loop {
+                if !poll::wait_readable(fd, Some(deadline))? {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                match socket::recv(fd, buffer, socket::Wait::Now) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    other => return other,
+                }
+            },
+        }
+    }
+
+    #[inline]
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+        let fd = self.fd.as_fd();
+        match wait {
+            Wait::Block => socket::send_vectored(fd, slices, socket::Wait::Block).map_err(time_out),
+            Wait::Now => socket::send_vectored(fd, slices, socket::Wait::Now),
+            Wait::Until(deadline) => loop {
+                // Room is the rule: try first, so that a precise deadline costs the sender nothing.
+                match socket::send_vectored(fd, slices, socket::Wait::Now) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    other => return other,
+                }
+                if !poll::wait_writable(fd, Some(deadline))? {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            },
+        }
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+
+    fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()> {
+        let some = |time: Duration| (time > Duration::ZERO && time < Duration::MAX).then_some(time);
+        socket::set_receive_timeout(self.fd.as_fd(), some(receive))?;
+        socket::set_send_timeout(self.fd.as_fd(), some(send))
+    }
+
+    fn shutdown(&self, half: Half) {
+        let direction = match half {
+            Half::Write => socket::Shutdown::Write,
+            Half::Both => socket::Shutdown::Both,
+        };
+        // The only failure is a connection that is gone already, which is what was asked for.
+        let _ = socket::shutdown(self.fd.as_fd(), direction);
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+/// The kernel reports a passed SO_RCVTIMEO or SO_SNDTIMEO as "would block".
+fn time_out(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
+}
+
+#[derive(Debug)]
+struct SocketListener {
+    fd: OwnedFd,
+    local: Endpoint,
+}
+
+impl Listener for SocketListener {
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        let (fd, address) = socket::accept(self.fd.as_fd(), socket::Wait::Now)?;
+        let peer = match address {
+            Address::Inet(address) => {
+                socket::set_nodelay(fd.as_fd(), true)?;
+                Peer::Ip(address)
+            }
+            Address::Unix(_) | Address::Abstract(_) | Address::Unnamed => credentials(fd.as_fd()),
+        };
+        Ok(Box::new(Socket { fd, peer }))
+    }
+
+    fn readiness(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn local(&self) -> &Endpoint {
+        &self.local
+    }
+}
+
+impl Drop for SocketListener {
+    fn drop(&mut self) {
+        if let Endpoint::Unix { path } = &self.local {
+            // Best effort: a file left behind is removed by the next listener.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(transport: &dyn Transport, endpoint: &Endpoint) {
+        let listener = transport.listen(endpoint).unwrap();
+        let client = transport.connect(listener.local(), None).unwrap();
+        poll::wait_readable(listener.readiness(), None).unwrap();
+        let server = listener.accept().unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+
+        assert_eq!(client.send_vectored(&[IoSlice::new(b"ab"), IoSlice::new(b"cd")], Wait::Block).unwrap(), 4);
+        let mut buffer = [0; 8];
+        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 4);
+        assert_eq!(&buffer[..4], b"abcd");
+        assert_eq!(server.recv(&mut buffer, Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let soon = Monotonic::now() + Duration::from_millis(2);
+        assert_eq!(server.recv(&mut buffer, Wait::Until(soon)).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(soon.is_past());
+        server.set_coarse_timeouts(Duration::from_millis(1), Duration::ZERO).unwrap();
+        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap_err().kind(), io::ErrorKind::TimedOut);
+
+        client.shutdown(Half::Write);
+        server.set_coarse_timeouts(Duration::ZERO, Duration::ZERO).unwrap();
+        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 0);
+        assert_eq!(server.send_vectored(&[IoSlice::new(b"x")], Wait::Now).unwrap(), 1);
+        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 1);
+    }
+
+    #[test]
+    fn octets_cross_ipv4_and_ipv6() {
+        exchange(&Tcp, &Endpoint::tcp("127.0.0.1", 0));
+        exchange(&Tcp, &Endpoint::tcp("::1", 0));
+    }
+
+    #[test]
+    fn octets_cross_unix_sockets_and_the_file_goes_with_the_listener() {
+        let path = std::env::temp_dir().join(format!("corelane-net-{}", std::process::id()));
+        exchange(&Unix, &Endpoint::unix(&path));
+        assert!(!path.exists());
+        let stale = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let taken = Unix.listen(&Endpoint::unix(&path)).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        drop(stale);
+        exchange(&Unix, &Endpoint::unix(&path));
+    }
+
+    #[test]
+    fn a_port_nobody_listens_at_is_refused() {
+        let gone = Tcp.listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap().local().clone();
+        assert_eq!(Tcp.connect(&gone, None).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+}
