@@ -35,11 +35,7 @@ impl Outcome for i64 {
 pub(crate) fn once<R: Outcome>(call: impl FnOnce() -> R) -> io::Result<R> {
     counters::count_syscall();
     let result = call();
-    if result.failed() {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result.failed() { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// Makes a system call again for as long as a signal interrupts it.

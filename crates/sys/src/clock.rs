@@ -16,10 +16,7 @@ pub struct Monotonic(u64);
 /// as a system call.
 #[inline]
 pub fn now() -> Monotonic {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live, writable timespec, and this clock id exists on every Linux kernel, so
     // the call cannot fail and always fills it.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
@@ -121,10 +118,7 @@ mod tests {
         let start = now();
         assert!(now() >= start);
         assert_eq!(start - (start + Duration::from_secs(1)), Duration::ZERO);
-        assert_eq!(
-            (start + Duration::from_millis(3)) - start,
-            Duration::from_millis(3)
-        );
+        assert_eq!((start + Duration::from_millis(3)) - start, Duration::from_millis(3));
         assert_eq!(start + Duration::MAX, Monotonic::FAR_FUTURE);
         assert!(start.is_past());
         assert!(!Monotonic::FAR_FUTURE.is_past());

@@ -157,9 +157,8 @@ impl Epoll {
     fn wait_millis(&self, events: &mut [Event], millis: libc::c_int) -> io::Result<usize> {
         let room = libc::c_int::try_from(events.len()).unwrap_or(libc::c_int::MAX);
         // SAFETY: `Event` is a transparent `epoll_event`, and `room` does not exceed the slice.
-        let count = call::once(|| unsafe {
-            libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr().cast(), room, millis)
-        })?;
+        let count =
+            call::once(|| unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr().cast(), room, millis) })?;
         Ok(count as usize)
     }
 
@@ -191,27 +190,13 @@ impl Epoll {
             }
         }
         let millis = timeout.as_nanos().div_ceil(1_000_000);
-        self.wait_millis(
-            events,
-            libc::c_int::try_from(millis).unwrap_or(libc::c_int::MAX),
-        )
+        self.wait_millis(events, libc::c_int::try_from(millis).unwrap_or(libc::c_int::MAX))
     }
 
-    fn control(
-        &self,
-        operation: libc::c_int,
-        fd: BorrowedFd<'_>,
-        token: u64,
-        interest: Interest,
-    ) -> io::Result<()> {
-        let mut event = libc::epoll_event {
-            events: interest.0,
-            u64: token,
-        };
+    fn control(&self, operation: libc::c_int, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest.0, u64: token };
         // SAFETY: `event` outlives the call, which only reads it; `fd` is open because it is borrowed.
-        call::once(|| unsafe {
-            libc::epoll_ctl(self.0.as_raw_fd(), operation, fd.as_raw_fd(), &mut event)
-        })?;
+        call::once(|| unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd.as_raw_fd(), &mut event) })?;
         Ok(())
     }
 }
@@ -231,13 +216,7 @@ mod tests {
     fn an_edge_is_reported_once_and_carries_its_token() {
         let epoll = Epoll::new().unwrap();
         let wake = Wake::new().unwrap();
-        epoll
-            .add(
-                wake.as_fd(),
-                0xdead_beef_0000_0007,
-                Interest::READABLE | Interest::EDGE,
-            )
-            .unwrap();
+        epoll.add(wake.as_fd(), 0xdead_beef_0000_0007, Interest::READABLE | Interest::EDGE).unwrap();
         let mut events = [Event::EMPTY; 4];
         let soon = Some(Duration::from_micros(200));
         assert_eq!(epoll.wait(&mut events, soon).unwrap(), 0);

@@ -19,8 +19,7 @@ impl Wake {
     /// When the process is out of descriptors or memory.
     pub fn new() -> io::Result<Self> {
         // SAFETY: the call takes no pointers.
-        let fd =
-            call::once(|| unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        let fd = call::once(|| unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         // SAFETY: the kernel just gave us `fd`, and nobody else knows it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
@@ -30,27 +29,16 @@ impl Wake {
         let one = 1u64;
         // SAFETY: `one` lives through the call, which reads its 8 octets. The only failure of a valid
         // event descriptor is EAGAIN at a counter of 2^64-2: it is readable then, which is all we want.
-        let _ = call::restarting(|| unsafe {
-            libc::write(
-                self.0.as_raw_fd(),
-                (&raw const one).cast(),
-                size_of::<u64>(),
-            )
-        });
+        let _ =
+            call::restarting(|| unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) });
     }
 
     /// Makes the descriptor unreadable again. Whether there had been a notification.
     pub fn drain(&self) -> bool {
         let mut count = 0u64;
         // SAFETY: `count` is 8 writable octets, as many as the call may write.
-        call::restarting(|| unsafe {
-            libc::read(
-                self.0.as_raw_fd(),
-                (&raw mut count).cast(),
-                size_of::<u64>(),
-            )
-        })
-        .is_ok()
+        call::restarting(|| unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) })
+            .is_ok()
     }
 }
 

@@ -22,6 +22,7 @@ pub mod gate;
 pub mod lock;
 pub mod poll;
 pub mod process;
+pub mod slots;
 pub mod socket;
 pub mod thread;
 pub mod turn;

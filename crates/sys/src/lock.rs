@@ -10,12 +10,12 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{self, Arc, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
 
 use crate::clock::Monotonic;
 use crate::counters;
-use crate::shim::{AtomicBool, Ordering, UnsafeCell};
+use crate::shim::{self, AtomicBool, Ordering, UnsafeCell, const_unless_loom};
 
 /// Whose threads a lock can make wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,37 +29,33 @@ pub enum Scope {
 }
 
 /// Mutual exclusion over a value.
-pub struct Mutex<T: ?Sized> {
+pub struct Mutex<T> {
     name: &'static str,
     scope: Scope,
-    inner: sync::Mutex<T>,
+    inner: shim::Mutex<T>,
 }
 
 /// Proof that the calling thread holds a [`Mutex`]; it is released on drop.
 #[must_use = "the lock is released at once"]
-pub struct MutexGuard<'a, T: ?Sized> {
-    inner: sync::MutexGuard<'a, T>,
+pub struct MutexGuard<'a, T> {
+    inner: shim::MutexGuard<'a, T>,
 }
 
 impl<T> Mutex<T> {
-    /// An open lock around `value`. The name appears in diagnostics.
-    pub const fn new(name: &'static str, scope: Scope, value: T) -> Self {
-        Self {
-            name,
-            scope,
-            inner: sync::Mutex::new(value),
+    const_unless_loom! {
+        /// An open lock around `value`. The name appears in diagnostics.
+        pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+            Self { name, scope, inner: shim::Mutex::new(value) }
         }
     }
 
     /// The value, when nobody else can have it.
     pub fn into_inner(self) -> T {
-        self.inner
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T: ?Sized> Mutex<T> {
+impl<T> Mutex<T> {
     /// Takes the lock, waiting for whoever holds it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         if let Some(guard) = self.try_lock() {
@@ -67,9 +63,7 @@ impl<T: ?Sized> Mutex<T> {
         }
         counters::count_futex();
         counters::count_lock(self.scope);
-        MutexGuard {
-            inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner),
-        }
+        MutexGuard { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// Takes the lock if nobody holds it.
@@ -99,16 +93,13 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-impl<T: ?Sized> fmt::Debug for Mutex<T> {
+impl<T> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mutex")
-            .field("name", &self.name)
-            .field("scope", &self.scope)
-            .finish_non_exhaustive()
+        f.debug_struct("Mutex").field("name", &self.name).field("scope", &self.scope).finish_non_exhaustive()
     }
 }
 
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -116,31 +107,34 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.inner
     }
 }
 
 /// A condition waited for under a [`Mutex`]. Waits may end without a notification: check in a loop.
-#[derive(Debug, Default)]
-pub struct Condvar(sync::Condvar);
+#[derive(Debug)]
+pub struct Condvar(shim::Condvar);
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Condvar {
-    /// One that nobody waits for.
-    pub const fn new() -> Self {
-        Self(sync::Condvar::new())
+    const_unless_loom! {
+        /// One that nobody waits for.
+        pub fn new() -> Self {
+            Self(shim::Condvar::new())
+        }
     }
 
     /// Releases the lock, waits for a notification, takes the lock again.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         counters::count_futex();
-        MutexGuard {
-            inner: self
-                .0
-                .wait(guard.inner)
-                .unwrap_or_else(PoisonError::into_inner),
-        }
+        MutexGuard { inner: self.0.wait(guard.inner).unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// The same until `deadline`; `None` waits for ever. False if the deadline has passed.
@@ -157,10 +151,7 @@ impl Condvar {
             return (guard, false);
         }
         counters::count_futex();
-        let (inner, _) = self
-            .0
-            .wait_timeout(guard.inner, left)
-            .unwrap_or_else(PoisonError::into_inner);
+        let (inner, _) = self.0.wait_timeout(guard.inner, left).unwrap_or_else(PoisonError::into_inner);
         (MutexGuard { inner }, !deadline.is_past())
     }
 
@@ -179,36 +170,34 @@ impl Condvar {
 
 /// Shared or exclusive access to a value. For configuration and tables off the request path, where
 /// readers block writers for short; the request path uses published values instead.
-pub struct RwLock<T: ?Sized> {
+pub struct RwLock<T> {
     name: &'static str,
     scope: Scope,
-    inner: sync::RwLock<T>,
+    inner: shim::RwLock<T>,
 }
 
 /// Proof of shared access; released on drop.
 #[must_use = "the lock is released at once"]
-pub struct ReadGuard<'a, T: ?Sized> {
-    inner: sync::RwLockReadGuard<'a, T>,
+pub struct ReadGuard<'a, T> {
+    inner: shim::RwLockReadGuard<'a, T>,
 }
 
 /// Proof of exclusive access; released on drop.
 #[must_use = "the lock is released at once"]
-pub struct WriteGuard<'a, T: ?Sized> {
-    inner: sync::RwLockWriteGuard<'a, T>,
+pub struct WriteGuard<'a, T> {
+    inner: shim::RwLockWriteGuard<'a, T>,
 }
 
 impl<T> RwLock<T> {
-    /// An open lock around `value`. The name appears in diagnostics.
-    pub const fn new(name: &'static str, scope: Scope, value: T) -> Self {
-        Self {
-            name,
-            scope,
-            inner: sync::RwLock::new(value),
+    const_unless_loom! {
+        /// An open lock around `value`. The name appears in diagnostics.
+        pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+            Self { name, scope, inner: shim::RwLock::new(value) }
         }
     }
 }
 
-impl<T: ?Sized> RwLock<T> {
+impl<T> RwLock<T> {
     /// Takes shared access, waiting for a writer.
     pub fn read(&self) -> ReadGuard<'_, T> {
         counters::count_lock(self.scope);
@@ -248,16 +237,13 @@ impl<T: ?Sized> RwLock<T> {
     }
 }
 
-impl<T: ?Sized> fmt::Debug for RwLock<T> {
+impl<T> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RwLock")
-            .field("name", &self.name)
-            .field("scope", &self.scope)
-            .finish_non_exhaustive()
+        f.debug_struct("RwLock").field("name", &self.name).field("scope", &self.scope).finish_non_exhaustive()
     }
 }
 
-impl<T: ?Sized> Deref for ReadGuard<'_, T> {
+impl<T> Deref for ReadGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -265,7 +251,7 @@ impl<T: ?Sized> Deref for ReadGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Deref for WriteGuard<'_, T> {
+impl<T> Deref for WriteGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -273,7 +259,7 @@ impl<T: ?Sized> Deref for WriteGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> DerefMut for WriteGuard<'_, T> {
+impl<T> DerefMut for WriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.inner
     }
@@ -298,25 +284,10 @@ unsafe impl<T: Send> Sync for Exclusive<T> {}
 unsafe impl<T: Send> Send for Exclusive<T> {}
 
 impl<T> Exclusive<T> {
-    /// A value that is in.
-    #[cfg(not(loom))]
-    pub const fn new(name: &'static str, scope: Scope, value: T) -> Self {
-        Self {
-            taken: AtomicBool::new(false),
-            name,
-            scope,
-            value: UnsafeCell::new(value),
-        }
-    }
-
-    /// A value that is in.
-    #[cfg(loom)]
-    pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
-        Self {
-            taken: AtomicBool::new(false),
-            name,
-            scope,
-            value: UnsafeCell::new(value),
+    const_unless_loom! {
+        /// A value that is in.
+        pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+            Self { taken: AtomicBool::new(false), name, scope, value: UnsafeCell::new(value) }
         }
     }
 
@@ -330,9 +301,7 @@ impl<T> Exclusive<T> {
     /// moved to another thread.
     #[inline]
     pub fn try_lock_owned(self: &Arc<Self>) -> Option<OwnedExclusiveGuard<T>> {
-        self.take().then(|| OwnedExclusiveGuard {
-            cell: Arc::clone(self),
-        })
+        self.take().then(|| OwnedExclusiveGuard { cell: Arc::clone(self) })
     }
 
     /// Whether the value is out at this moment; by the time the caller looks it may have changed.
@@ -348,10 +317,7 @@ impl<T> Exclusive<T> {
     #[inline]
     fn take(&self) -> bool {
         // Acquire on success: pairs with `give_back` (checkout).
-        let taken = self
-            .taken
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok();
+        let taken = self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if taken {
             counters::count_lock(self.scope);
         }
@@ -372,10 +338,7 @@ impl<T> Exclusive<T> {
     }
 
     #[inline]
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "the guard's exclusive borrow stands for the cell's"
-    )]
+    #[expect(clippy::mut_from_ref, reason = "the guard's exclusive borrow stands for the cell's")]
     fn exclusive(&self) -> &mut T {
         // SAFETY: called by a guard that is borrowed exclusively, and `taken` keeps other guards away.
         self.value.with_mut(|value| unsafe { &mut *value })
@@ -528,9 +491,36 @@ mod tests {
         let lock = RwLock::new("settings", Scope::Orb, 5);
         assert_eq!(*lock.read() + *lock.read(), 10);
         *lock.write() = 6;
-        assert_eq!(
-            (*lock.read(), lock.name(), lock.scope()),
-            (6, "settings", Scope::Orb)
-        );
+        assert_eq!((*lock.read(), lock.name(), lock.scope()), (6, "settings", Scope::Orb));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::shim::explore;
+
+    #[test]
+    fn the_holder_sees_what_earlier_holders_wrote() {
+        explore(|| {
+            let cell = Arc::new(Exclusive::new("model", Scope::Connection, 0));
+            let other = Arc::clone(&cell);
+            let thread = loom::thread::spawn(move || match other.try_lock() {
+                Some(mut guard) => {
+                    *guard += 1;
+                    1
+                }
+                None => 0,
+            });
+            let here = match cell.try_lock_owned() {
+                Some(mut guard) => {
+                    *guard += 1;
+                    1
+                }
+                None => 0,
+            };
+            let there = thread.join().unwrap();
+            assert_eq!(*cell.try_lock().unwrap(), here + there);
+        });
     }
 }

@@ -52,12 +52,7 @@ pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Res
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
-pub fn wait(
-    fd: BorrowedFd<'_>,
-    readable: bool,
-    writable: bool,
-    deadline: Option<Monotonic>,
-) -> io::Result<Ready> {
+pub fn wait(fd: BorrowedFd<'_>, readable: bool, writable: bool, deadline: Option<Monotonic>) -> io::Result<Ready> {
     let mut events = 0;
     if readable {
         events |= libc::POLLIN;
@@ -68,16 +63,10 @@ pub fn wait(
     if deadline.is_some() {
         sharpen_timers();
     }
-    let mut entry = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events,
-        revents: 0,
-    };
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     loop {
         let left = deadline.map(|deadline| clock::timespec(deadline.remaining()));
-        let left = left
-            .as_ref()
-            .map_or(std::ptr::null(), |left| left as *const libc::timespec);
+        let left = left.as_ref().map_or(std::ptr::null(), |left| left as *const libc::timespec);
         // SAFETY: `entry` is one live pollfd and the count says one; `left` is null or points to a
         // timespec that lives until after the call; a null signal mask changes nothing.
         match call::once(|| unsafe { libc::ppoll(&mut entry, 1, left, std::ptr::null()) }) {

@@ -5,11 +5,15 @@
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::UnsafeCell,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
+    sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+pub(crate) use std::sync::{
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
+};
 
 #[cfg(not(loom))]
 pub(crate) use cell::UnsafeCell;
@@ -36,4 +40,27 @@ mod cell {
             f(self.0.get())
         }
     }
+}
+
+/// Defines a `const fn`, which under `loom`, where nothing can be built in a constant, is an ordinary one.
+macro_rules! const_unless_loom {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arguments:tt)*) -> $result:ty $body:block) => {
+        #[cfg(not(loom))]
+        $(#[$meta])*
+        $vis const fn $name($($arguments)*) -> $result $body
+
+        #[cfg(loom)]
+        $(#[$meta])*
+        $vis fn $name($($arguments)*) -> $result $body
+    };
+}
+pub(crate) use const_unless_loom;
+
+/// Runs `model` in every interleaving with at most three preemptions per thread run, which is where real
+/// mistakes are found; `LOOM_MAX_PREEMPTIONS` sets another bound.
+#[cfg(all(test, loom))]
+pub(crate) fn explore(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.check(model);
 }

@@ -22,9 +22,7 @@ impl CpuSet {
 
     /// No core.
     pub const fn new() -> Self {
-        Self {
-            bits: [0; Self::CAPACITY / 64],
-        }
+        Self { bits: [0; Self::CAPACITY / 64] }
     }
 
     /// One core. Numbers of [`CAPACITY`](Self::CAPACITY) and above give the empty set, which the kernel
@@ -61,10 +59,7 @@ impl CpuSet {
 
     /// Number of cores.
     pub fn len(&self) -> usize {
-        self.bits
-            .iter()
-            .map(|word| word.count_ones() as usize)
-            .sum()
+        self.bits.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Whether there is no core in it.
@@ -117,12 +112,7 @@ impl Scheduling {
             Self::Fifo(priority) => (libc::SCHED_FIFO, priority),
             Self::RoundRobin(priority) => (libc::SCHED_RR, priority),
         };
-        (
-            policy,
-            libc::sched_param {
-                sched_priority: priority.into(),
-            },
-        )
+        (policy, libc::sched_param { sched_priority: priority.into() })
     }
 }
 
@@ -175,17 +165,11 @@ impl Builder {
     /// `InvalidInput` for a name with NUL, `PermissionDenied` when the scheduling class is refused,
     /// `InvalidInput` for cores or priorities that do not exist, else the kernel's limits. The body has
     /// not run then, and the thread is gone.
-    pub fn spawn<T: Send + 'static>(
-        self,
-        body: impl FnOnce() -> T + Send + 'static,
-    ) -> io::Result<JoinHandle<T>> {
+    pub fn spawn<T: Send + 'static>(self, body: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
         let mut builder = std_thread::Builder::new();
         if let Some(name) = self.name {
             if name.contains('\0') {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "thread name contains NUL",
-                ));
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "thread name contains NUL"));
             }
             builder = builder.name(name);
         }
@@ -298,9 +282,7 @@ pub fn set_affinity(thread: Option<Tid>, cores: &CpuSet) -> io::Result<()> {
     let tid = thread.map_or(0, Tid::as_raw);
     // SAFETY: `bits` is an array of the size given, laid out as the kernel's mask: one bit per core,
     // words in native order, and the kernel only reads it.
-    call::once(|| unsafe {
-        libc::sched_setaffinity(tid, size_of_val(&cores.bits), cores.bits.as_ptr().cast())
-    })?;
+    call::once(|| unsafe { libc::sched_setaffinity(tid, size_of_val(&cores.bits), cores.bits.as_ptr().cast()) })?;
     Ok(())
 }
 
@@ -312,13 +294,7 @@ pub fn affinity(thread: Option<Tid>) -> io::Result<CpuSet> {
     let tid = thread.map_or(0, Tid::as_raw);
     let mut cores = CpuSet::new();
     // SAFETY: `bits` is a writable array of the size given, laid out as the kernel's mask.
-    call::once(|| unsafe {
-        libc::sched_getaffinity(
-            tid,
-            size_of_val(&cores.bits),
-            cores.bits.as_mut_ptr().cast(),
-        )
-    })?;
+    call::once(|| unsafe { libc::sched_getaffinity(tid, size_of_val(&cores.bits), cores.bits.as_mut_ptr().cast()) })?;
     Ok(cores)
 }
 
@@ -381,28 +357,16 @@ mod tests {
 
     #[test]
     fn a_refusal_is_reported_and_the_body_does_not_run() {
-        let refused = Builder::new()
-            .affinity(CpuSet::one(1023))
-            .spawn(|| panic!("must not run"))
-            .map(|_| ())
-            .unwrap_err();
+        let refused =
+            Builder::new().affinity(CpuSet::one(1023)).spawn(|| panic!("must not run")).map(|_| ()).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
-        let refused = Builder::new()
-            .scheduling(Scheduling::Fifo(0))
-            .spawn(|| ())
-            .unwrap_err();
-        assert!(matches!(
-            refused.kind(),
-            io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied
-        ));
+        let refused = Builder::new().scheduling(Scheduling::Fifo(0)).spawn(|| ()).unwrap_err();
+        assert!(matches!(refused.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied));
     }
 
     #[test]
     fn a_fixed_priority_is_set_where_permitted() {
-        match Builder::new()
-            .scheduling(Scheduling::Fifo(3))
-            .spawn(|| scheduling(None).unwrap())
-        {
+        match Builder::new().scheduling(Scheduling::Fifo(3)).spawn(|| scheduling(None).unwrap()) {
             Ok(thread) => assert_eq!(thread.join().unwrap(), Scheduling::Fifo(3)),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         }

@@ -98,10 +98,7 @@ impl Raw {
     pub(super) fn unspecified() -> Self {
         // SAFETY: the structures hold integers and arrays of them, for which zeroes are values.
         let storage = unsafe { std::mem::zeroed() };
-        Self {
-            storage,
-            length: size_of::<Storage>() as libc::socklen_t,
-        }
+        Self { storage, length: size_of::<Storage>() as libc::socklen_t }
     }
 
     pub(super) fn from_address(address: &Address) -> io::Result<Self> {
@@ -125,9 +122,7 @@ impl Raw {
         self.storage.inet4 = libc::sockaddr_in {
             sin_family: libc::AF_INET as libc::sa_family_t,
             sin_port: address.port().to_be(),
-            sin_addr: libc::in_addr {
-                s_addr: u32::from_ne_bytes(address.ip().octets()),
-            },
+            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
             sin_zero: [0; 8],
         };
         self.length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
@@ -138,9 +133,7 @@ impl Raw {
             sin6_family: libc::AF_INET6 as libc::sa_family_t,
             sin6_port: address.port().to_be(),
             sin6_flowinfo: address.flowinfo(),
-            sin6_addr: libc::in6_addr {
-                s6_addr: address.ip().octets(),
-            },
+            sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
             sin6_scope_id: address.scope_id(),
         };
         self.length = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
@@ -151,16 +144,10 @@ impl Raw {
         if name.is_empty() || name.len() + 1 > PATH_MAX || (!is_abstract && name.contains(&0)) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!(
-                    "a Unix socket's name has 1 to {} octets and no NUL",
-                    PATH_MAX - 1
-                ),
+                format!("a Unix socket's name has 1 to {} octets and no NUL", PATH_MAX - 1),
             ));
         }
-        let mut unix = libc::sockaddr_un {
-            sun_family: libc::AF_UNIX as libc::sa_family_t,
-            sun_path: [0; PATH_MAX],
-        };
+        let mut unix = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; PATH_MAX] };
         let start = usize::from(is_abstract);
         for (to, &from) in unix.sun_path[start..].iter_mut().zip(name) {
             *to = from as libc::c_char;
@@ -212,10 +199,7 @@ impl Raw {
             None => Address::Unnamed,
             Some((0, name)) => Address::Abstract(name.to_vec()),
             Some(_) => {
-                let end = name
-                    .iter()
-                    .position(|&octet| octet == 0)
-                    .unwrap_or(name.len());
+                let end = name.iter().position(|&octet| octet == 0).unwrap_or(name.len());
                 Address::Unix(std::ffi::OsString::from_vec(name[..end].to_vec()).into())
             }
         }

@@ -14,9 +14,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub use address::{Address, local_address, peer_address};
 pub use options::{
-    Credentials, KeepAlive, Options, nodelay, peer_credentials, receive_buffer_size,
-    send_buffer_size, set_dscp, set_keepalive, set_nodelay, set_receive_buffer_size,
-    set_receive_timeout, set_send_buffer_size, set_send_timeout, take_error, unread,
+    Credentials, KeepAlive, Options, nodelay, peer_credentials, receive_buffer_size, send_buffer_size, set_dscp,
+    set_keepalive, set_nodelay, set_receive_buffer_size, set_receive_timeout, set_send_buffer_size, set_send_timeout,
+    take_error, unread,
 };
 pub use transfer::{Wait, peek, recv, send, send_vectored};
 
@@ -56,9 +56,8 @@ pub fn accept(listener: BorrowedFd<'_>, wait: Wait) -> io::Result<(OwnedFd, Addr
         let mut raw = Raw::unspecified();
         let (pointer, length) = raw.as_mut_ptr();
         // SAFETY: `pointer` has room for any address, which `length` says, and both outlive the call.
-        let result = call::restarting(|| unsafe {
-            libc::accept4(listener.as_raw_fd(), pointer, length, libc::SOCK_CLOEXEC)
-        });
+        let result =
+            call::restarting(|| unsafe { libc::accept4(listener.as_raw_fd(), pointer, length, libc::SOCK_CLOEXEC) });
         match result {
             Ok(fd) => {
                 // SAFETY: the kernel just gave us `fd`, and nobody else knows it.
@@ -78,11 +77,7 @@ pub fn accept(listener: BorrowedFd<'_>, wait: Wait) -> io::Result<(OwnedFd, Addr
 /// # Errors
 /// `TimedOut` past the deadline; `ConnectionRefused`, `HostUnreachable` and the like from the network;
 /// `NotFound` for a Unix path that does not exist; the limits of the process.
-pub fn connect(
-    address: &Address,
-    options: &Options,
-    deadline: Option<Monotonic>,
-) -> io::Result<OwnedFd> {
+pub fn connect(address: &Address, options: &Options, deadline: Option<Monotonic>) -> io::Result<OwnedFd> {
     let raw = Raw::from_address(address)?;
     let fd = create(raw.family(), 0)?;
     options.apply(fd.as_fd(), address, false)?;
@@ -137,11 +132,7 @@ fn connect_unix(fd: BorrowedFd<'_>, raw: &Raw, deadline: Option<Monotonic>) -> i
             },
         }
     }
-    if deadline.is_some() {
-        set_send_timeout(fd, None)
-    } else {
-        Ok(())
-    }
+    if deadline.is_some() { set_send_timeout(fd, None) } else { Ok(()) }
 }
 
 /// Two connected Unix sockets, for tests and wake-ups inside a process.

@@ -47,12 +47,7 @@ impl Default for Options {
 }
 
 impl Options {
-    pub(super) fn apply(
-        &self,
-        fd: BorrowedFd<'_>,
-        address: &Address,
-        listening: bool,
-    ) -> io::Result<()> {
+    pub(super) fn apply(&self, fd: BorrowedFd<'_>, address: &Address, listening: bool) -> io::Result<()> {
         if let Some(octets) = self.send_buffer {
             set_send_buffer_size(fd, octets)?;
         }
@@ -81,12 +76,7 @@ impl Options {
             set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         }
         if inet.is_ipv6() {
-            set_int(
-                fd,
-                libc::IPPROTO_IPV6,
-                libc::IPV6_V6ONLY,
-                self.v6_only.into(),
-            )?;
+            set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, self.v6_only.into())?;
         }
         Ok(())
     }
@@ -138,26 +128,10 @@ pub fn set_keepalive(fd: BorrowedFd<'_>, keepalive: Option<KeepAlive>) -> io::Re
     let Some(keepalive) = keepalive else {
         return set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0);
     };
-    let seconds =
-        |time: Duration| libc::c_int::try_from(time.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
-    set_int(
-        fd,
-        libc::IPPROTO_TCP,
-        libc::TCP_KEEPIDLE,
-        seconds(keepalive.idle),
-    )?;
-    set_int(
-        fd,
-        libc::IPPROTO_TCP,
-        libc::TCP_KEEPINTVL,
-        seconds(keepalive.interval),
-    )?;
-    set_int(
-        fd,
-        libc::IPPROTO_TCP,
-        libc::TCP_KEEPCNT,
-        keepalive.probes.max(1).into(),
-    )?;
+    let seconds = |time: Duration| libc::c_int::try_from(time.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds(keepalive.idle))?;
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds(keepalive.interval))?;
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, keepalive.probes.max(1).into())?;
     set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
 }
 
@@ -175,10 +149,7 @@ pub fn set_dscp(fd: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
 
 fn set_inet_dscp(fd: BorrowedFd<'_>, address: &SocketAddr, dscp: u8) -> io::Result<()> {
     if dscp > 63 {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "a DSCP has 6 bits",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a DSCP has 6 bits"));
     }
     // The code point is the upper six bits of the octet; the lower two belong to congestion notification.
     let class = libc::c_int::from(dscp) << 2;
@@ -251,22 +222,11 @@ pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
 /// # Errors
 /// Not a Unix socket (the numbers are then not meaningful, so an error is returned).
 pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
-    let none = libc::ucred {
-        pid: 0,
-        uid: u32::MAX,
-        gid: u32::MAX,
-    };
+    let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let found = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?;
     match u32::try_from(found.pid) {
-        Ok(pid) if pid != 0 => Ok(Credentials {
-            pid,
-            uid: found.uid,
-            gid: found.gid,
-        }),
-        _ => Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "only Unix sockets know their peer",
-        )),
+        Ok(pid) if pid != 0 => Ok(Credentials { pid, uid: found.uid, gid: found.gid }),
+        _ => Err(io::Error::new(io::ErrorKind::Unsupported, "only Unix sockets know their peer")),
     }
 }
 
@@ -294,12 +254,7 @@ fn set_time(fd: BorrowedFd<'_>, name: libc::c_int, time: Option<Duration>) -> io
     set_option(fd, libc::SOL_SOCKET, name, &value)
 }
 
-fn set_int(
-    fd: BorrowedFd<'_>,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
+fn set_int(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     set_option(fd, level, name, &value)
 }
 
@@ -313,43 +268,17 @@ impl OptionValue for libc::c_int {}
 impl OptionValue for libc::timeval {}
 impl OptionValue for libc::ucred {}
 
-fn set_option<T: OptionValue>(
-    fd: BorrowedFd<'_>,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: &T,
-) -> io::Result<()> {
+fn set_option<T: OptionValue>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer is to a live value of the length given, which the kernel only reads.
-    call::once(|| unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            (&raw const *value).cast(),
-            length,
-        )
-    })?;
+    call::once(|| unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const *value).cast(), length) })?;
     Ok(())
 }
 
-fn option<T: OptionValue>(
-    fd: BorrowedFd<'_>,
-    level: libc::c_int,
-    name: libc::c_int,
-    mut value: T,
-) -> io::Result<T> {
+fn option<T: OptionValue>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, mut value: T) -> io::Result<T> {
     let mut length = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is writable for the length given, the kernel writes no more than that, and
     // `OptionValue` says that whatever it writes is a value.
-    call::once(|| unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            (&raw mut value).cast(),
-            &raw mut length,
-        )
-    })?;
+    call::once(|| unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length) })?;
     Ok(value)
 }

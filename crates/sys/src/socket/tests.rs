@@ -31,11 +31,7 @@ fn exchange(client: &OwnedFd, server: &OwnedFd) {
     assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
 
     let before = counters::snapshot();
-    let slices = [
-        IoSlice::new(b"GIOP"),
-        IoSlice::new(b""),
-        IoSlice::new(b" message"),
-    ];
+    let slices = [IoSlice::new(b"GIOP"), IoSlice::new(b""), IoSlice::new(b" message")];
     assert_eq!(send_vectored(client, &slices, Wait::Block).unwrap(), 12);
     assert_eq!((counters::snapshot() - before).syscalls, 1);
     assert_eq!(peek(server, &mut buffer, Wait::Block).unwrap(), 12);
@@ -43,10 +39,7 @@ fn exchange(client: &OwnedFd, server: &OwnedFd) {
     assert_eq!(recv(server, &mut buffer, Wait::Block).unwrap(), 12);
     assert_eq!(&buffer[..12], b"GIOP message");
 
-    assert_eq!(
-        send_vectored(server, &[IoSlice::new(b"one")], Wait::Now).unwrap(),
-        3
-    );
+    assert_eq!(send_vectored(server, &[IoSlice::new(b"one")], Wait::Now).unwrap(), 3);
     assert_eq!(recv(client, &mut buffer, Wait::Block).unwrap(), 3);
 
     shutdown(client, Shutdown::Write).unwrap();
@@ -83,10 +76,7 @@ fn unix_by_path_and_by_abstract_name() {
     let peer = peer_credentials(server.as_fd()).unwrap();
     assert_eq!(peer.pid, std::process::id());
     exchange(&client, &server);
-    assert_eq!(
-        peer_address(client.as_fd()).unwrap(),
-        Address::Unix(path.clone())
-    );
+    assert_eq!(peer_address(client.as_fd()).unwrap(), Address::Unix(path.clone()));
     std::fs::remove_file(&path).unwrap();
 
     let name = format!("corelane-sys-{}", std::process::id()).into_bytes();
@@ -117,10 +107,9 @@ fn refusals_and_deadlines_of_connect() {
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
 
     // A full backlog: connections beyond it are never completed.
-    for address in [
-        inet("127.0.0.1:0"),
-        Address::Abstract(format!("corelane-full-{}", std::process::id()).into_bytes()),
-    ] {
+    for address in
+        [inet("127.0.0.1:0"), Address::Abstract(format!("corelane-full-{}", std::process::id()).into_bytes())]
+    {
         let listener = listen(&address, &Options::default(), 0).unwrap();
         let bound = local_address(listener.as_fd()).unwrap();
         let mut open = Vec::new();
@@ -134,11 +123,7 @@ fn refusals_and_deadlines_of_connect() {
             assert!(open.len() < 16);
         };
         assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{address}");
-        assert!(
-            start.elapsed() >= Duration::from_millis(59),
-            "{address}: {:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() >= Duration::from_millis(59), "{address}: {:?}", start.elapsed());
     }
 }
 
@@ -155,11 +140,7 @@ fn a_receive_timeout_is_would_block() {
 #[test]
 fn options_are_taken_by_the_kernel() {
     let options = Options {
-        keepalive: Some(KeepAlive {
-            idle: Duration::from_secs(60),
-            interval: Duration::from_secs(10),
-            probes: 4,
-        }),
+        keepalive: Some(KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes: 4 }),
         send_buffer: Some(64 * 1024),
         receive_buffer: Some(32 * 1024),
         dscp: Some(46),

@@ -45,14 +45,8 @@ pub fn peek(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wait) -> io::Result<usi
 #[inline]
 fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
     // SAFETY: pointer and length are those of one writable slice.
-    let count = call::restarting(|| unsafe {
-        libc::recv(
-            fd.as_raw_fd(),
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-            flags,
-        )
-    })?;
+    let count =
+        call::restarting(|| unsafe { libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags) })?;
     Ok(count as usize)
 }
 
@@ -66,9 +60,8 @@ fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::R
 pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: Wait) -> io::Result<usize> {
     let flags = wait.flags() | libc::MSG_NOSIGNAL;
     // SAFETY: pointer and length are those of one readable slice.
-    let count = call::restarting(|| unsafe {
-        libc::send(fd.as_raw_fd(), buffer.as_ptr().cast(), buffer.len(), flags)
-    })?;
+    let count =
+        call::restarting(|| unsafe { libc::send(fd.as_raw_fd(), buffer.as_ptr().cast(), buffer.len(), flags) })?;
     Ok(count as usize)
 }
 
