@@ -1,7 +1,8 @@
 //! Waiting for something that others take and give back without a lock, such as a connection of a pool.
 //!
-//! Giving back costs a fence and a load while nobody waits. `gate`: the waiter announces itself before it looks, the giver
-//! gives before it looks for waiters, and a sequentially consistent fence on both sides makes one of them see the other.
+//! Giving back costs a fence and a load while nobody waits. `gate`: the waiter announces itself before it looks, the
+//! giver gives before it looks for waiters, and a sequentially consistent fence on both sides makes one of them see the
+//! other.
 
 use crate::clock::Monotonic;
 use crate::lock::{Condvar, Mutex, Scope};

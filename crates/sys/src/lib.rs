@@ -14,14 +14,18 @@
 mod call;
 mod shim;
 
+pub mod buffer;
 pub mod clock;
 pub mod counters;
 pub mod epoll;
 pub mod eventfd;
 pub mod gate;
+pub mod index;
 pub mod lock;
+pub mod mpsc;
 pub mod poll;
 pub mod process;
+pub mod published;
 pub mod slots;
 pub mod socket;
 pub mod thread;

@@ -186,6 +186,21 @@ impl<T> SlotTable<T> {
         None
     }
 
+    /// The entry of this index, whatever its generation, if it is not retired: for an index found by a key, which is
+    /// then to be compared. As wait-free as [`get`](Self::get).
+    #[inline]
+    pub fn get_current(&self, index: u32) -> Option<Guard<'_, T>> {
+        let slot = self.slot(index)?;
+        // Acquire: pairs with `insert` (publish).
+        let before = slot.word.fetch_add(1, Ordering::Acquire);
+        let generation = generation_of(before);
+        if before ^ word(generation, LIVE) < MOST_GUARDS {
+            return Some(Guard { table: self, slot, index, generation });
+        }
+        self.leave(index, slot);
+        None
+    }
+
     /// Puts a value in and returns its index and generation, which is never 0.
     ///
     /// # Errors

@@ -4,7 +4,9 @@
 //! [enters](Turn::enter); if another thread is in, the note is left and that thread finds it when it
 //! [leaves](TurnGuard::leave). So an edge-triggered report is never lost although only one thread reads.
 //!
-//! `turn`: the compare-and-swap that takes the turn acquires what the one that gave it back released.
+//! `turn`: the compare-and-swap that takes the turn acquires what the one that gave it back released. `note`: leaving a
+//! note is a read-modify-write with release even where a note is there already, and the holder takes notes with
+//! acquire, so that the holder sees what every one of those who left notes had seen.
 
 use crate::shim::{AtomicU32, Ordering, UnsafeCell};
 
@@ -45,12 +47,13 @@ impl<T> Turn<T> {
             // Acquire on success: pairs with the release in `leave` and `drop` (turn).
             match self.state.compare_exchange(IDLE, TAKEN, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(TurnGuard { turn: self }),
-                Err(AGAIN) => return None,
-                Err(_) => {}
-            }
-            // Release: what this thread did before it came is visible to the thread that finds the note.
-            if self.state.compare_exchange(TAKEN, AGAIN, Ordering::Release, Ordering::Relaxed).is_ok() {
-                return None;
+                // Release: pairs with `leave` (note), also when the note is another thread's: a mere look at it would
+                // not make what this thread did before visible to the thread that finds the note.
+                Err(taken) => {
+                    if self.state.compare_exchange(taken, AGAIN, Ordering::Release, Ordering::Relaxed).is_ok() {
+                        return None;
+                    }
+                }
             }
         }
     }
@@ -77,7 +80,8 @@ impl<'a, T> TurnGuard<'a, T> {
                 Ok(())
             }
             Err(_) => {
-                self.turn.state.store(TAKEN, Ordering::Relaxed);
+                // Acquire: pairs with `enter` (note); notes left since the line above are taken too.
+                self.turn.state.swap(TAKEN, Ordering::Acquire);
                 Err(self)
             }
         }
@@ -116,11 +120,12 @@ mod models {
     use loom::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::shim::explore;
 
-    /// Each of two threads makes one arrival and reports it; every arrival is seen by a turn that began after it.
+    /// Each of three threads makes one arrival and reports it; every arrival is seen by a turn that began after it.
     #[test]
     fn no_arrival_is_lost() {
-        loom::model(|| {
+        explore(|| {
             let shared = Arc::new((Turn::new(0usize), AtomicUsize::new(0)));
             let arrive = |shared: &(Turn<usize>, AtomicUsize)| {
                 shared.1.fetch_add(1, Ordering::Relaxed);
@@ -131,14 +136,18 @@ mod models {
                     next = guard.leave().err();
                 }
             };
-            let other = {
-                let shared = Arc::clone(&shared);
-                loom::thread::spawn(move || arrive(&shared))
-            };
+            let others: Vec<_> = (0..2)
+                .map(|_| {
+                    let shared = Arc::clone(&shared);
+                    loom::thread::spawn(move || arrive(&shared))
+                })
+                .collect();
             arrive(&shared);
-            other.join().unwrap();
+            for other in others {
+                other.join().unwrap();
+            }
             let mut last = shared.0.enter().unwrap();
-            assert_eq!(last.with(|seen| *seen), 2);
+            assert_eq!(last.with(|seen| *seen), 3);
         });
     }
 }

@@ -1,0 +1,350 @@
+//! The receive buffer: memory that is there only as far as octets have arrived.
+//!
+//! Up to 64 KiB a [`Buffer`] is ordinary heap memory that is kept for the next message. Beyond, it is a reservation of
+//! addresses, whose pages the kernel provides when octets are written to them: a peer that announces 60 MiB and sends
+//! nothing costs an entry in a table. (With all memory locked, reservations are filled at once unless locked with
+//! `MCL_ONFAULT`.)
+//!
+//! Invariant: `start <= end <= capacity`; octets from `start` to `end` have arrived and were not consumed, and all
+//! memory is initialised (zero, or what was there before), so that spare room is an ordinary slice.
+//!
+//! A buffer is itself an owner of octets (`AsRef<[u8]> + Send + Sync + 'static`) that a reference-counted slice can be
+//! made of; its memory goes back when the last part of it is dropped.
+
+use std::fmt;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+use crate::call;
+use crate::socket::{self, Wait};
+
+/// The size up to which a buffer is heap memory.
+pub const RESERVE_ABOVE: usize = 64 * 1024;
+const SMALLEST: usize = 4 * 1024;
+
+enum Memory {
+    Heap(Box<[u8]>),
+    Reserved(Reservation),
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Heap(octets) => octets,
+            Self::Reserved(reservation) => reservation,
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Heap(octets) => octets,
+            Self::Reserved(reservation) => reservation,
+        }
+    }
+}
+
+/// Octets received and not consumed yet, and room for more. Dereferences to the octets.
+pub struct Buffer {
+    memory: Memory,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    /// An empty buffer without memory.
+    pub fn new() -> Self {
+        Self { memory: Memory::Heap(Box::default()), start: 0, end: 0 }
+    }
+
+    /// An empty buffer with room for at least `octets`.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when no such range of addresses is free.
+    pub fn with_capacity(octets: usize) -> io::Result<Self> {
+        let mut buffer = Self::new();
+        buffer.reserve(octets)?;
+        Ok(buffer)
+    }
+
+    /// Octets that the memory holds, used or not.
+    pub fn capacity(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Makes room so that `total` octets, counted from the first one not consumed, fit. Octets are moved only
+    /// if they must be. Memory beyond what has arrived is not touched.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when no such range of addresses is free. The buffer is as before then.
+    pub fn reserve(&mut self, total: usize) -> io::Result<()> {
+        if total <= self.capacity() - self.start {
+            return Ok(());
+        }
+        if total <= self.capacity() {
+            self.memory.copy_within(self.start..self.end, 0);
+        } else {
+            let mut memory = allocate(total)?;
+            memory[..self.end - self.start].copy_from_slice(&self.memory[self.start..self.end]);
+            self.memory = memory;
+        }
+        self.end -= self.start;
+        self.start = 0;
+        Ok(())
+    }
+
+    /// The room after the octets that have arrived.
+    #[inline]
+    pub fn spare(&mut self) -> &mut [u8] {
+        &mut self.memory[self.end..]
+    }
+
+    /// Says that the first `count` octets of [`spare`](Self::spare) were written.
+    ///
+    /// # Panics
+    /// When there is less room.
+    #[inline]
+    pub fn filled(&mut self, count: usize) {
+        assert!(count <= self.capacity() - self.end, "more octets than room");
+        self.end += count;
+    }
+
+    /// Says that the first `count` octets are done with.
+    ///
+    /// # Panics
+    /// When fewer are there.
+    #[inline]
+    pub fn consume(&mut self, count: usize) {
+        assert!(count <= self.end - self.start, "more octets than there are");
+        self.start += count;
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+
+    /// Receives once into the spare room; zero is the end of the stream, or no room.
+    ///
+    /// # Errors
+    /// As [`socket::recv`].
+    #[inline]
+    pub fn receive(&mut self, fd: BorrowedFd<'_>, wait: Wait) -> io::Result<usize> {
+        let count = socket::recv(fd, self.spare(), wait)?;
+        self.end += count;
+        Ok(count)
+    }
+
+    /// Moves all octets from the `at`th on to the (emptied) `other` buffer: the message goes its way with this one, and
+    /// reading goes on in the other.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; nothing has changed then except that `other` is empty.
+    ///
+    /// # Panics
+    /// When fewer than `at` octets are there.
+    pub fn split_off_into(&mut self, at: usize, other: &mut Self) -> io::Result<()> {
+        let surplus = &self[at..];
+        other.clear();
+        if !surplus.is_empty() {
+            other.reserve(surplus.len())?;
+            other.memory[..surplus.len()].copy_from_slice(surplus);
+            other.end = surplus.len();
+        }
+        self.end = self.start + at;
+        Ok(())
+    }
+
+    /// Forgets all octets and keeps the memory.
+    pub fn clear(&mut self) {
+        self.start = 0;
+        self.end = 0;
+    }
+
+    /// Forgets all octets; gives memory back if it is more than `octets`.
+    pub fn reset(&mut self, octets: usize) {
+        self.clear();
+        if self.capacity() > octets {
+            self.memory = Memory::Heap(Box::default());
+        }
+    }
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.start..self.end]
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("len", &self.len())
+            .field("start", &self.start)
+            .field("capacity", &self.capacity())
+            .finish()
+    }
+}
+
+fn allocate(octets: usize) -> io::Result<Memory> {
+    if octets <= RESERVE_ABOVE {
+        return Ok(Memory::Heap(vec![0; octets.next_power_of_two().max(SMALLEST)].into_boxed_slice()));
+    }
+    Ok(Memory::Reserved(Reservation::new(octets)?))
+}
+
+/// Addresses whose pages appear, zeroed, when touched. Unmapped on drop.
+struct Reservation {
+    octets: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping is private to this process and owned by this value alone, like a boxed slice.
+unsafe impl Send for Reservation {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    fn new(length: usize) -> io::Result<Self> {
+        if length > isize::MAX as usize {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        // SAFETY: without a wanted address the mapping touches nothing that exists.
+        let address = call::once(|| unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            ) as isize
+        })?;
+        match NonNull::new(address as *mut u8) {
+            Some(octets) => Ok(Self { octets, length }),
+            None => Err(io::ErrorKind::OutOfMemory.into()),
+        }
+    }
+}
+
+impl Deref for Reservation {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `length` octets are mapped from `octets` on until drop, read as zero until written, and
+        // only this value hands out references to them.
+        unsafe { std::slice::from_raw_parts(self.octets.as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for Reservation {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is as large and initialised (see `deref`), and this value is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.octets.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, of that length, and no reference into it outlives this value. A failure could
+        // only leave it mapped.
+        let _ = call::once(|| unsafe { libc::munmap(self.octets.as_ptr().cast(), self.length) });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn resident_kib() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn octets_arrive_are_consumed_and_moved_only_if_they_must() {
+        let mut buffer = Buffer::new();
+        assert_eq!((buffer.capacity(), buffer.len()), (0, 0));
+        buffer.reserve(10).unwrap();
+        assert_eq!(buffer.capacity(), SMALLEST);
+        buffer.spare()[..6].copy_from_slice(b"abcdef");
+        buffer.filled(6);
+        buffer.consume(2);
+        assert_eq!(&*buffer, b"cdef");
+        buffer.reserve(SMALLEST).unwrap();
+        assert_eq!((buffer.capacity(), &*buffer, buffer.start), (SMALLEST, &b"cdef"[..], 0));
+        buffer.consume(1);
+        buffer.reserve(1 << 20).unwrap();
+        assert!(matches!(buffer.memory, Memory::Reserved(_)));
+        assert_eq!((buffer.capacity(), &*buffer), (1 << 20, &b"def"[..]));
+        let mut other = Buffer::new();
+        buffer.split_off_into(1, &mut other).unwrap();
+        assert_eq!((&*buffer, &*other, other.capacity()), (&b"d"[..], &b"ef"[..], SMALLEST));
+        buffer.consume(1);
+        assert_eq!((buffer.start, buffer.end), (0, 0));
+        buffer.reset(RESERVE_ABOVE);
+        assert_eq!(buffer.capacity(), 0);
+        buffer.reserve(usize::MAX).unwrap_err();
+        assert_eq!(buffer.capacity(), 0);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "reads /proc")]
+    fn announced_lengths_cost_addresses_only() {
+        let before = resident_kib();
+        let buffers: Vec<_> = (0..200).map(|_| Buffer::with_capacity(60 << 20).unwrap()).collect();
+        let grown = resident_kib() - before;
+        assert!(grown < 4096, "{grown} KiB for {} reservations", buffers.len());
+    }
+
+    #[test]
+    fn a_large_message_arrives_in_parts_and_is_shared() {
+        let (near, far) = socket::pair().unwrap();
+        let sent: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
+        let copy = sent.clone();
+        let sender = std::thread::spawn(move || {
+            let mut rest = &copy[..];
+            while !rest.is_empty() {
+                rest = &rest[socket::send(near.as_fd(), rest, Wait::Block).unwrap()..];
+            }
+        });
+        let mut buffer = Buffer::with_capacity(sent.len()).unwrap();
+        while buffer.receive(far.as_fd(), Wait::Block).unwrap() > 0 {}
+        sender.join().unwrap();
+        let owner: std::sync::Arc<dyn AsRef<[u8]> + Send + Sync> = std::sync::Arc::new(buffer);
+        let other = std::sync::Arc::clone(&owner);
+        let thread = std::thread::spawn(move || (*other).as_ref().len());
+        assert_eq!(thread.join().unwrap(), sent.len());
+        assert_eq!((*owner).as_ref(), sent);
+    }
+
+    #[test]
+    #[should_panic(expected = "more octets than room")]
+    fn room_is_not_exceeded() {
+        Buffer::with_capacity(1).unwrap().filled(SMALLEST + 1);
+    }
+}
