@@ -1,7 +1,7 @@
-// server --ior FILE [--life SECONDS] [--until-eof] [-ORB...]
+// server --ior FILE [--life SECONDS] [--until-eof] [--core C] [-ORB...]
 //
 // Serves Interop::Suite under the plain key "Interop", writes its reference to FILE, and runs until the shutdown operation, until
-// the life is over (300 s), or until the standard input ends if asked to watch it.
+// the life is over (300 s), or until the standard input ends if asked to watch it. Pinned to a core if one is named.
 
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +10,7 @@
 
 #include <unistd.h>
 
+#include "core.h"
 #include "servants.h"
 
 int main(int argc, char** argv) {
@@ -20,14 +21,17 @@ int main(int argc, char** argv) {
     CORBA::ORB_var orb = CORBA::ORB_init(argc, argv, "omniORB4", settings);
     std::string ior_file;
     int life = 300;
+    int core = -1;
     bool until_eof = false;
     for (int i = 1; i < argc; ++i) {
       std::string word = argv[i];
       if (word == "--ior" && i + 1 < argc) ior_file = argv[++i];
       else if (word == "--life" && i + 1 < argc) life = std::atoi(argv[++i]);
       else if (word == "--until-eof") until_eof = true;
+      else if (word == "--core" && i + 1 < argc) core = std::atoi(argv[++i]);
       else { std::cerr << "unknown argument " << word << "\n"; return 2; }
     }
+    if (core >= 0 && !pin_to(core)) { std::perror("pinning"); return 1; }
     if (ior_file.empty()) { std::cerr << "--ior FILE is missing\n"; return 2; }
 
     static std::mutex lock;
