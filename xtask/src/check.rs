@@ -11,32 +11,16 @@ pub(crate) fn run(steps: &mut Steps) {
     if !steps.step("Rust components", host::components) {
         return;
     }
-    steps.command(
-        "formatting",
-        steps::cargo().args(["fmt", "--all", "--check"]),
-    );
+    steps.command("formatting", steps::cargo().args(["fmt", "--all", "--check"]));
     steps.step("source rules", |root| {
         let (found, files) = source::check(root)?;
         steps::findings(found, format!("{files} files"))
     });
     graph(steps);
-    let deny = [
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ];
+    let deny = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     steps.command("clippy", steps::cargo().arg("clippy").args(deny));
     let documentation = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
-    steps.command(
-        "rustdoc",
-        steps::cargo()
-            .args(documentation)
-            .env("RUSTDOCFLAGS", "-D warnings"),
-    );
+    steps.command("rustdoc", steps::cargo().args(documentation).env("RUSTDOCFLAGS", "-D warnings"));
 }
 
 /// The checks that read the package graph.
@@ -44,25 +28,16 @@ fn graph(steps: &mut Steps) {
     let mut metadata = None;
     steps.step("package graph", |root| {
         let read = Metadata::load(root)?;
-        let remark = format!(
-            "{} packages, {} of them ours",
-            read.packages.len(),
-            read.members().count()
-        );
+        let remark = format!("{} packages, {} of them ours", read.packages.len(), read.members().count());
         metadata = Some(read);
         Ok(remark)
     });
     let Some(metadata) = metadata else { return };
-    steps.step("dependency direction", |root| {
-        steps::findings(layers::check(&metadata, root), String::new())
-    });
-    steps.step("licences", |_| {
-        steps::findings(licences::check(&metadata), String::new())
-    });
+    steps.step("dependency direction", |root| steps::findings(layers::check(&metadata, root), String::new()));
+    steps.step("licences", |_| steps::findings(licences::check(&metadata), String::new()));
     steps.step("dependency reasons", |root| {
         let document = root.join(dependencies::DOCUMENT);
-        let text = fs::read_to_string(&document)
-            .map_err(|error| format!("{}: {error}", dependencies::DOCUMENT))?;
+        let text = fs::read_to_string(&document).map_err(|error| format!("{}: {error}", dependencies::DOCUMENT))?;
         steps::findings(dependencies::check(&metadata, &text), String::new())
     });
 }

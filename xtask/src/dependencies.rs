@@ -16,14 +16,10 @@ pub(crate) fn check(metadata: &Metadata, document: &str) -> Vec<String> {
         .map(|dependency| dependency.name.as_str())
         .collect();
     let described: BTreeSet<&str> = document.lines().filter_map(row).collect();
-    let missing = used.difference(&described).map(|name| {
-        format!(
-            "{DOCUMENT} has no row for `{name}`: what it is for, why this one, what it brings in"
-        )
-    });
-    let stale = described
-        .difference(&used)
-        .map(|name| format!("{DOCUMENT} describes `{name}`, which nothing uses"));
+    let missing = used
+        .difference(&described)
+        .map(|name| format!("{DOCUMENT} has no row for `{name}`: what it is for, why this one, what it brings in"));
+    let stale = described.difference(&used).map(|name| format!("{DOCUMENT} describes `{name}`, which nothing uses"));
     missing.chain(stale).collect()
 }
 
@@ -40,13 +36,8 @@ mod tests {
     use crate::metadata::tests::member;
 
     fn using(names: &[&str]) -> Metadata {
-        let edges: Vec<_> = names
-            .iter()
-            .map(|name| (*name, Kind::Normal, true))
-            .collect();
-        Metadata {
-            packages: vec![member("own", "/w/crates/own", &edges)],
-        }
+        let edges: Vec<_> = names.iter().map(|name| (*name, Kind::Normal, true)).collect();
+        Metadata { packages: vec![member("own", "/w/crates/own", &edges)] }
     }
 
     #[test]
@@ -54,14 +45,8 @@ mod tests {
         let document = "# Title\n\n| crate | for |\n|---|---|\n| `libc` | system calls |\n";
         assert!(check(&using(&["libc"]), document).is_empty());
         let missing = check(&using(&["libc", "rand"]), document);
-        assert!(
-            missing.len() == 1 && missing[0].contains("no row for `rand`"),
-            "{missing:?}"
-        );
+        assert!(missing.len() == 1 && missing[0].contains("no row for `rand`"), "{missing:?}");
         let stale = check(&using(&[]), document);
-        assert!(
-            stale.len() == 1 && stale[0].contains("describes `libc`"),
-            "{stale:?}"
-        );
+        assert!(stale.len() == 1 && stale[0].contains("describes `libc`"), "{stale:?}");
     }
 }

@@ -22,50 +22,17 @@ enum Found {
 }
 
 const NEEDS: &[Need] = &[
-    Need {
-        package: "g++",
-        found: Found::Program("g++"),
-    },
-    Need {
-        package: "make",
-        found: Found::Program("make"),
-    },
-    Need {
-        package: "omniorb",
-        found: Found::Program("nameclt"),
-    },
-    Need {
-        package: "omniidl",
-        found: Found::Program("omniidl"),
-    },
-    Need {
-        package: "omniorb-idl",
-        found: Found::File("/usr/share/idl/omniORB/COS/CosNaming.idl"),
-    },
-    Need {
-        package: "omniorb-nameserver",
-        found: Found::Program("omniNames"),
-    },
-    Need {
-        package: "libomniorb4-dev",
-        found: Found::File("/usr/include/omniORB4/CORBA.h"),
-    },
-    Need {
-        package: "default-jdk-headless",
-        found: Found::Program("javac"),
-    },
-    Need {
-        package: "maven",
-        found: Found::Program("mvn"),
-    },
-    Need {
-        package: "tshark",
-        found: Found::Program("tshark"),
-    },
-    Need {
-        package: "strace",
-        found: Found::Program("strace"),
-    },
+    Need { package: "g++", found: Found::Program("g++") },
+    Need { package: "make", found: Found::Program("make") },
+    Need { package: "omniorb", found: Found::Program("nameclt") },
+    Need { package: "omniidl", found: Found::Program("omniidl") },
+    Need { package: "omniorb-idl", found: Found::File("/usr/share/idl/omniORB/COS/CosNaming.idl") },
+    Need { package: "omniorb-nameserver", found: Found::Program("omniNames") },
+    Need { package: "libomniorb4-dev", found: Found::File("/usr/include/omniORB4/CORBA.h") },
+    Need { package: "default-jdk-headless", found: Found::Program("javac") },
+    Need { package: "maven", found: Found::Program("mvn") },
+    Need { package: "tshark", found: Found::Program("tshark") },
+    Need { package: "strace", found: Found::Program("strace") },
 ];
 
 /// The rustup components that the checks call, as (component, cargo subcommand).
@@ -103,28 +70,17 @@ pub(crate) fn packages(_root: &Path) -> Outcome {
         command
     };
     steps::status(apt().args(["update", "-qq"]))?;
-    steps::status(
-        apt()
-            .args(["install", "-y", "-qq", "--no-install-recommends"])
-            .args(&missing),
-    )?;
+    steps::status(apt().args(["install", "-y", "-qq", "--no-install-recommends"]).args(&missing))?;
     let still = self::missing(NEEDS, &present);
     if still.is_empty() {
         Ok(format!("installed {list}"))
     } else {
-        Err(format!(
-            "apt-get ended well, and yet these are missing: {}",
-            still.join(" ")
-        ))
+        Err(format!("apt-get ended well, and yet these are missing: {}", still.join(" ")))
     }
 }
 
 fn missing(needs: &[Need], present: &dyn Fn(&Found) -> bool) -> Vec<&'static str> {
-    needs
-        .iter()
-        .filter(|need| !present(&need.found))
-        .map(|need| need.package)
-        .collect()
+    needs.iter().filter(|need| !present(&need.found)).map(|need| need.package).collect()
 }
 
 fn present(found: &Found) -> bool {
@@ -151,18 +107,9 @@ mod tests {
     #[test]
     fn only_what_is_missing_is_named() {
         let needs = [
-            Need {
-                package: "has-program",
-                found: Found::Program("a"),
-            },
-            Need {
-                package: "lacks-program",
-                found: Found::Program("b"),
-            },
-            Need {
-                package: "lacks-file",
-                found: Found::File("/c"),
-            },
+            Need { package: "has-program", found: Found::Program("a") },
+            Need { package: "lacks-program", found: Found::Program("b") },
+            Need { package: "lacks-file", found: Found::File("/c") },
         ];
         let there = |found: &Found| matches!(found, Found::Program("a"));
         assert_eq!(missing(&needs, &there), ["lacks-program", "lacks-file"]);

@@ -16,56 +16,18 @@ struct Layer {
 }
 
 const LAYERS: &[Layer] = &[
-    Layer {
-        folder: "wire",
-        below: &[],
-        generates: false,
-    },
-    Layer {
-        folder: "sched",
-        below: &[],
-        generates: false,
-    },
-    Layer {
-        folder: "idl",
-        below: &[],
-        generates: false,
-    },
-    Layer {
-        folder: "sys",
-        below: &[],
-        generates: false,
-    },
-    Layer {
-        folder: "net",
-        below: &["sys"],
-        generates: false,
-    },
-    Layer {
-        folder: "rio",
-        below: &["net", "sys", "sched"],
-        generates: false,
-    },
-    Layer {
-        folder: "orb",
-        below: &["net", "wire", "sys", "sched"],
-        generates: false,
-    },
-    Layer {
-        folder: "services",
-        below: &["orb"],
-        generates: true,
-    },
-    Layer {
-        folder: "bench",
-        below: &["orb", "services", "net", "sys", "wire"],
-        generates: true,
-    },
+    Layer { folder: "wire", below: &[], generates: false },
+    Layer { folder: "sched", below: &[], generates: false },
+    Layer { folder: "idl", below: &[], generates: false },
+    Layer { folder: "sys", below: &[], generates: false },
+    Layer { folder: "net", below: &["sys"], generates: false },
+    Layer { folder: "rio", below: &["net", "sys", "sched"], generates: false },
+    Layer { folder: "orb", below: &["net", "wire", "sys", "sched"], generates: false },
+    Layer { folder: "services", below: &["orb"], generates: true },
+    Layer { folder: "bench", below: &["orb", "services", "net", "sys", "wire"], generates: true },
     Layer {
         folder: "cli",
-        below: &[
-            "wire", "sched", "idl", "sys", "net", "rio", "orb", "services", "bench",
-        ],
+        below: &["wire", "sched", "idl", "sys", "net", "rio", "orb", "services", "bench"],
         generates: true,
     },
 ];
@@ -84,11 +46,7 @@ pub(crate) fn check(metadata: &Metadata, root: &Path) -> Vec<String> {
             ));
             continue;
         };
-        for dependency in package
-            .dependencies
-            .iter()
-            .filter(|dependency| !dependency.external)
-        {
+        for dependency in package.dependencies.iter().filter(|dependency| !dependency.external) {
             let Some(target) = members.iter().find(|member| member.name == dependency.name) else {
                 continue;
             };
@@ -141,36 +99,17 @@ mod tests {
     #[test]
     fn the_picture_itself_passes() {
         let packages = vec![
-            member(
-                "corelane-sys",
-                "/w/crates/sys",
-                &[("libc", Kind::Normal, true)],
-            ),
+            member("corelane-sys", "/w/crates/sys", &[("libc", Kind::Normal, true)]),
             member("corelane-wire", "/w/crates/wire", &[]),
             member("corelane-idl", "/w/crates/idl", &[]),
-            member(
-                "corelane-net",
-                "/w/crates/net",
-                &[("corelane-sys", Kind::Normal, false)],
-            ),
+            member("corelane-net", "/w/crates/net", &[("corelane-sys", Kind::Normal, false)]),
             member(
                 "corelane",
                 "/w/crates/orb",
-                &[
-                    ("corelane-net", Kind::Normal, false),
-                    ("corelane-wire", Kind::Normal, false),
-                ],
+                &[("corelane-net", Kind::Normal, false), ("corelane-wire", Kind::Normal, false)],
             ),
-            member(
-                "corelane-bench",
-                "/w/crates/bench",
-                &[("corelane-idl", Kind::Build, false)],
-            ),
-            member(
-                "interop",
-                "/w/interop",
-                &[("corelane-idl", Kind::Build, false)],
-            ),
+            member("corelane-bench", "/w/crates/bench", &[("corelane-idl", Kind::Build, false)]),
+            member("interop", "/w/interop", &[("corelane-idl", Kind::Build, false)]),
         ];
         assert_eq!(findings(packages), Vec::<String>::new());
     }
@@ -179,19 +118,12 @@ mod tests {
     fn an_upward_edge_is_refused_in_every_section() {
         for kind in [Kind::Normal, Kind::Build, Kind::Dev] {
             let packages = vec![
-                member(
-                    "corelane-sys",
-                    "/w/crates/sys",
-                    &[("corelane-net", kind, false)],
-                ),
+                member("corelane-sys", "/w/crates/sys", &[("corelane-net", kind, false)]),
                 member("corelane-net", "/w/crates/net", &[]),
             ];
             let found = findings(packages);
             assert_eq!(found.len(), 1, "{found:?}");
-            assert!(
-                found[0].contains("crates/sys") && found[0].contains("corelane-net"),
-                "{found:?}"
-            );
+            assert!(found[0].contains("crates/sys") && found[0].contains("corelane-net"), "{found:?}");
             assert!(found[0].contains(kind.section()), "{found:?}");
         }
     }
@@ -200,11 +132,7 @@ mod tests {
     fn the_compiler_is_no_run_time_dependency() {
         let with = |kind| {
             findings(vec![
-                member(
-                    "corelane-bench",
-                    "/w/crates/bench",
-                    &[("corelane-idl", kind, false)],
-                ),
+                member("corelane-bench", "/w/crates/bench", &[("corelane-idl", kind, false)]),
                 member("corelane-idl", "/w/crates/idl", &[]),
             ])
         };
@@ -215,11 +143,7 @@ mod tests {
     #[test]
     fn a_layer_may_not_depend_on_a_user() {
         let found = findings(vec![
-            member(
-                "corelane",
-                "/w/crates/orb",
-                &[("interop", Kind::Dev, false)],
-            ),
+            member("corelane", "/w/crates/orb", &[("interop", Kind::Dev, false)]),
             member("interop", "/w/interop", &[]),
         ]);
         assert_eq!(found.len(), 1, "{found:?}");
@@ -228,9 +152,6 @@ mod tests {
     #[test]
     fn a_crate_that_the_picture_lacks_is_named() {
         let found = findings(vec![member("corelane-extra", "/w/crates/extra", &[])]);
-        assert!(
-            found[0].contains("crates/extra is not in the layer picture"),
-            "{found:?}"
-        );
+        assert!(found[0].contains("crates/extra is not in the layer picture"), "{found:?}");
     }
 }

@@ -39,10 +39,7 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
 
 /// Whether an SPDX expression can be met with the allowed licences alone. `/` is the old spelling of OR.
 fn satisfiable(expression: &str) -> Result<bool, String> {
-    let spaced = expression
-        .replace('(', " ( ")
-        .replace(')', " ) ")
-        .replace('/', " OR ");
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut reader = Reader { words: &words };
     let value = reader.alternatives()?;
@@ -76,11 +73,7 @@ impl Reader<'_> {
     fn licence(&mut self) -> Result<bool, String> {
         if self.take("(") {
             let value = self.alternatives()?;
-            return if self.take(")") {
-                Ok(value)
-            } else {
-                Err("a `)` is missing".into())
-            };
+            return if self.take(")") { Ok(value) } else { Err("a `)` is missing".into()) };
         }
         let name = self.word()?;
         if self.take("WITH") {
@@ -128,12 +121,7 @@ mod tests {
         ] {
             assert_eq!(satisfiable(good), Ok(true), "{good}");
         }
-        for bad in [
-            "GPL-3.0-only",
-            "MIT AND GPL-3.0-only",
-            "GPL-2.0-only WITH Classpath-exception-2.0",
-            "MPL-2.0",
-        ] {
+        for bad in ["GPL-3.0-only", "MIT AND GPL-3.0-only", "GPL-2.0-only WITH Classpath-exception-2.0", "MPL-2.0"] {
             assert_eq!(satisfiable(bad), Ok(false), "{bad}");
         }
         for broken in ["", "MIT OR", "(MIT", "MIT Apache-2.0", "AND MIT"] {
@@ -150,10 +138,7 @@ mod tests {
         ];
         let found = check(&Metadata { packages });
         assert_eq!(found.len(), 2, "{found:?}");
-        assert!(
-            found[0].contains("`copyleft`") && found[0].contains("GPL-3.0-only"),
-            "{found:?}"
-        );
+        assert!(found[0].contains("`copyleft`") && found[0].contains("GPL-3.0-only"), "{found:?}");
         assert!(found[1].contains("`silent`"), "{found:?}");
     }
 }

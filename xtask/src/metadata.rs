@@ -56,20 +56,14 @@ impl Metadata {
     /// Asks cargo. The lock file must be up to date already.
     pub(crate) fn load(root: &Path) -> Result<Self, String> {
         let mut command = steps::cargo();
-        command
-            .args(["metadata", "--format-version", "1", "--locked"])
-            .current_dir(root);
+        command.args(["metadata", "--format-version", "1", "--locked"]).current_dir(root);
         Self::parse(&steps::output(&mut command)?)
     }
 
     /// Reads the JSON that cargo prints.
     pub(crate) fn parse(json: &str) -> Result<Self, String> {
-        let value: Value =
-            serde_json::from_str(json).map_err(|error| format!("cargo metadata: {error}"))?;
-        let packages = list(&value, "packages")?
-            .iter()
-            .map(package)
-            .collect::<Result<_, _>>()?;
+        let value: Value = serde_json::from_str(json).map_err(|error| format!("cargo metadata: {error}"))?;
+        let packages = list(&value, "packages")?.iter().map(package).collect::<Result<_, _>>()?;
         Ok(Self { packages })
     }
 
@@ -92,10 +86,7 @@ fn package(value: &Value) -> Result<Package, String> {
         licence: value["license"].as_str().map(str::to_owned),
         external: !value["source"].is_null(),
         folder: manifest.parent().unwrap_or(Path::new("")).to_path_buf(),
-        dependencies: list(value, "dependencies")?
-            .iter()
-            .map(dependency)
-            .collect::<Result<_, _>>()?,
+        dependencies: list(value, "dependencies")?.iter().map(dependency).collect::<Result<_, _>>()?,
     })
 }
 
@@ -105,29 +96,18 @@ fn dependency(value: &Value) -> Result<Dependency, String> {
         Some("build") => Kind::Build,
         Some("dev") => Kind::Dev,
         Some(other) => {
-            return Err(format!(
-                "cargo metadata: dependency kind `{other}` is unknown"
-            ));
+            return Err(format!("cargo metadata: dependency kind `{other}` is unknown"));
         }
     };
-    Ok(Dependency {
-        name: text(value, "name")?,
-        kind,
-        external: !value["source"].is_null(),
-    })
+    Ok(Dependency { name: text(value, "name")?, kind, external: !value["source"].is_null() })
 }
 
 fn text(value: &Value, key: &str) -> Result<String, String> {
-    value[key]
-        .as_str()
-        .map(str::to_owned)
-        .ok_or_else(|| format!("cargo metadata: no text `{key}`"))
+    value[key].as_str().map(str::to_owned).ok_or_else(|| format!("cargo metadata: no text `{key}`"))
 }
 
 fn list<'v>(value: &'v Value, key: &str) -> Result<&'v Vec<Value>, String> {
-    value[key]
-        .as_array()
-        .ok_or_else(|| format!("cargo metadata: no list `{key}`"))
+    value[key].as_array().ok_or_else(|| format!("cargo metadata: no list `{key}`"))
 }
 
 #[cfg(test)]
@@ -136,14 +116,8 @@ pub(crate) mod tests {
 
     /// A package for the checks' tests: a member in `folder`, with `edges` of (name, kind, external).
     pub(crate) fn member(name: &str, folder: &str, edges: &[(&str, Kind, bool)]) -> Package {
-        let dependencies = edges
-            .iter()
-            .map(|&(name, kind, external)| Dependency {
-                name: name.into(),
-                kind,
-                external,
-            })
-            .collect();
+        let dependencies =
+            edges.iter().map(|&(name, kind, external)| Dependency { name: name.into(), kind, external }).collect();
         Package {
             name: name.into(),
             version: "0.1.0".into(),
@@ -156,11 +130,7 @@ pub(crate) mod tests {
 
     /// A package from a registry, for the checks' tests.
     pub(crate) fn registry(name: &str, licence: Option<&str>) -> Package {
-        Package {
-            licence: licence.map(str::to_owned),
-            external: true,
-            ..member(name, "/registry", &[])
-        }
+        Package { licence: licence.map(str::to_owned), external: true, ..member(name, "/registry", &[]) }
     }
 
     #[test]
@@ -172,10 +142,7 @@ pub(crate) mod tests {
              "manifest_path":"/r/libc/Cargo.toml","dependencies":[]}]}"#;
         let metadata = Metadata::parse(json).unwrap();
         let own = metadata.members().next().unwrap();
-        assert_eq!(
-            (own.name.as_str(), own.folder.as_path()),
-            ("own", Path::new("/w/crates/own"))
-        );
+        assert_eq!((own.name.as_str(), own.folder.as_path()), ("own", Path::new("/w/crates/own")));
         assert!(own.dependencies[0].external && own.dependencies[0].kind == Kind::Normal);
         assert!(!own.dependencies[1].external && own.dependencies[1].kind == Kind::Build);
         let libc = metadata.external().next().unwrap();

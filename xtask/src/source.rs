@@ -16,13 +16,8 @@ pub(crate) fn check(root: &Path) -> Result<(Vec<String>, usize), String> {
     files.sort();
     let mut found = Vec::new();
     for path in &files {
-        let text =
-            fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let name = path
-            .strip_prefix(root)
-            .unwrap_or(path)
-            .to_string_lossy()
-            .into_owned();
+        let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
         found.extend(too_long(&name, &text));
         found.extend(unsafe_outside(&name, &text));
     }
@@ -33,14 +28,8 @@ pub(crate) fn check(root: &Path) -> Result<(Vec<String>, usize), String> {
 fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for entry in entries {
-        let path = entry
-            .map_err(|error| format!("{}: {error}", folder.display()))?
-            .path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let path = entry.map_err(|error| format!("{}: {error}", folder.display()))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() {
             if name != "target" && !name.starts_with('.') {
                 collect(&path, into)?;
@@ -53,12 +42,12 @@ fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), String> {
 }
 
 fn too_long(name: &str, text: &str) -> Option<String> {
-    let is_test = name
-        .split('/')
-        .any(|part| part == "tests" || part == "tests.rs");
+    let is_test = name.split('/').any(|part| part == "tests" || part == "tests.rs");
     let lines = lines_without_tests(text);
     (!is_test && lines > LONGEST).then(|| {
-        format!("{name} has {lines} lines besides its tests; {LONGEST} is the limit: give its concepts files of their own")
+        format!(
+            "{name} has {lines} lines besides its tests; {LONGEST} is the limit: give its concepts files of their own"
+        )
     })
 }
 
@@ -69,9 +58,7 @@ fn lines_without_tests(text: &str) -> usize {
     let mut at = 0;
     while at < lines.len() {
         let opens = lines[at] == "#[cfg(test)]"
-            && lines
-                .get(at + 1)
-                .is_some_and(|next| next.contains("mod ") && next.ends_with('{'));
+            && lines.get(at + 1).is_some_and(|next| next.contains("mod ") && next.ends_with('{'));
         if opens {
             let length = lines[at..].iter().position(|line| *line == "}");
             at += length.map_or(lines.len(), |length| length + 1);
@@ -92,10 +79,7 @@ fn unsafe_outside(name: &str, text: &str) -> Vec<String> {
     for (index, line) in code.lines().enumerate() {
         let words = line.split(|letter: char| !(letter.is_alphanumeric() || letter == '_'));
         if words.into_iter().any(|word| word == "unsafe") {
-            found.push(format!(
-                "{name}:{}: `unsafe` outside {UNSAFE_HOME}",
-                index + 1
-            ));
+            found.push(format!("{name}:{}: `unsafe` outside {UNSAFE_HOME}", index + 1));
         }
     }
     found
@@ -136,9 +120,7 @@ fn after_word(code: &str) -> bool {
 }
 
 fn line_comment(rest: &[char]) -> usize {
-    rest.iter()
-        .position(|letter| *letter == '\n')
-        .unwrap_or(rest.len())
+    rest.iter().position(|letter| *letter == '\n').unwrap_or(rest.len())
 }
 
 fn block_comment(rest: &[char]) -> usize {
@@ -177,22 +159,13 @@ fn quoted(rest: &[char]) -> usize {
 
 /// The length of a raw string that begins here, or 0.
 fn raw_string(rest: &[char]) -> usize {
-    let hashes = rest[1..]
-        .iter()
-        .take_while(|letter| **letter == '#')
-        .count();
+    let hashes = rest[1..].iter().take_while(|letter| **letter == '#').count();
     if rest.get(1 + hashes) != Some(&'"') {
         return 0;
     }
     let mut at = 2 + hashes;
     while at < rest.len() {
-        if rest[at] == '"'
-            && rest[at + 1..]
-                .iter()
-                .take_while(|letter| **letter == '#')
-                .count()
-                >= hashes
-        {
+        if rest[at] == '"' && rest[at + 1..].iter().take_while(|letter| **letter == '#').count() >= hashes {
             return at + 1 + hashes;
         }
         at += 1;
@@ -203,12 +176,7 @@ fn raw_string(rest: &[char]) -> usize {
 /// The length of a character literal that begins here, or 0 for a lifetime.
 fn character(rest: &[char]) -> usize {
     match rest {
-        ['\'', '\\', _, more @ ..] => {
-            3 + more
-                .iter()
-                .position(|letter| *letter == '\'')
-                .map_or(0, |at| at + 1)
-        }
+        ['\'', '\\', _, more @ ..] => 3 + more.iter().position(|letter| *letter == '\'').map_or(0, |at| at + 1),
         ['\'', _, '\'', ..] => 3,
         _ => 0,
     }
@@ -222,10 +190,7 @@ mod tests {
     fn a_file_past_the_limit_is_refused_but_its_tests_do_not_count() {
         let body = "fn f() {}\n".repeat(LONGEST);
         assert_eq!(too_long("a.rs", &body), None);
-        let tests = format!(
-            "{body}#[cfg(test)]\nmod tests {{\n{}}}\n",
-            "    fn t() {}\n".repeat(400)
-        );
+        let tests = format!("{body}#[cfg(test)]\nmod tests {{\n{}}}\n", "    fn t() {}\n".repeat(400));
         assert_eq!(too_long("a.rs", &tests), None);
         let after = format!("{tests}fn more() {{}}\n");
         assert!(too_long("a.rs", &after).unwrap().contains("901 lines"));
@@ -237,16 +202,8 @@ mod tests {
         let at = |text: &str| unsafe_outside("crates/orb/src/lib.rs", text).len();
         assert_eq!(at("fn f() { unsafe { g() } }"), 1);
         assert_eq!(at("#[unsafe(no_mangle)]\nunsafe impl Send for X {}"), 2);
-        assert_eq!(
-            at("#![forbid(unsafe_code)] // unsafe\n/* unsafe /* unsafe */ unsafe */"),
-            0
-        );
-        assert_eq!(
-            at(
-                "let a = \"unsafe \\\" unsafe\"; let b = r#\"unsafe \" unsafe\"#; let c = br\"unsafe\";"
-            ),
-            0
-        );
+        assert_eq!(at("#![forbid(unsafe_code)] // unsafe\n/* unsafe /* unsafe */ unsafe */"), 0);
+        assert_eq!(at("let a = \"unsafe \\\" unsafe\"; let b = r#\"unsafe \" unsafe\"#; let c = br\"unsafe\";"), 0);
         assert_eq!(at("fn f<'a>(x: &'a str) { let q = '\"'; unsafe { } }"), 1);
         assert_eq!(at("let q = '\\''; let p = b'\\u{27}'; unsafe {}"), 1);
     }

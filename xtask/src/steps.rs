@@ -24,19 +24,12 @@ pub(crate) struct Steps {
 
 impl Steps {
     pub(crate) fn new(root: PathBuf) -> Self {
-        Self {
-            root,
-            started: Instant::now(),
-            done: Vec::new(),
-        }
+        Self { root, started: Instant::now(), done: Vec::new() }
     }
 
     /// Runs one step and records how it ended. True if it passed.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&Path) -> Outcome) -> bool {
-        println!(
-            "==> {name}  [{} since the start]",
-            seconds(self.started.elapsed())
-        );
+        println!("==> {name}  [{} since the start]", seconds(self.started.elapsed()));
         let began = Instant::now();
         let outcome = work(&self.root);
         let took = began.elapsed();
@@ -44,17 +37,9 @@ impl Steps {
         match outcome {
             Ok(remark) if remark.is_empty() => println!("    passed: {name}, {}", seconds(took)),
             Ok(remark) => println!("    passed: {name}, {}: {remark}", seconds(took)),
-            Err(reason) => println!(
-                "    FAILED: {name}, {}\n{}",
-                seconds(took),
-                indented(&reason)
-            ),
+            Err(reason) => println!("    FAILED: {name}, {}\n{}", seconds(took), indented(&reason)),
         }
-        self.done.push(Done {
-            name: name.to_owned(),
-            passed,
-            took,
-        });
+        self.done.push(Done { name: name.to_owned(), passed, took });
         passed
     }
 
@@ -71,16 +56,8 @@ impl Steps {
             println!("  {word}  {:>9}  {}", seconds(step.took), step.name);
         }
         let failed = self.done.iter().filter(|step| !step.passed).count();
-        println!(
-            "steps: {} passed, {failed} failed, {}",
-            self.done.len() - failed,
-            seconds(self.started.elapsed())
-        );
-        if failed == 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        }
+        println!("steps: {} passed, {failed} failed, {}", self.done.len() - failed, seconds(self.started.elapsed()));
+        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
 
@@ -97,29 +74,18 @@ pub(crate) fn status(command: &mut Command) -> Outcome {
 /// Runs a program to its end and returns what it printed on its standard output.
 pub(crate) fn output(command: &mut Command) -> Outcome {
     let shown = shown(command);
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("`{shown}` could not be started: {error}"))?;
+    let output =
+        command.stdin(Stdio::null()).output().map_err(|error| format!("`{shown}` could not be started: {error}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!(
-            "`{shown}` ended with {}\n{}",
-            output.status,
-            said.trim_end()
-        ));
+        return Err(format!("`{shown}` ended with {}\n{}", output.status, said.trim_end()));
     }
-    String::from_utf8(output.stdout)
-        .map_err(|_| format!("`{shown}` printed something that is not UTF-8"))
+    String::from_utf8(output.stdout).map_err(|_| format!("`{shown}` printed something that is not UTF-8"))
 }
 
 /// A check's findings as a step's outcome.
 pub(crate) fn findings(found: Vec<String>, remark: String) -> Outcome {
-    if found.is_empty() {
-        Ok(remark)
-    } else {
-        Err(found.join("\n"))
-    }
+    if found.is_empty() { Ok(remark) } else { Err(found.join("\n")) }
 }
 
 /// `cargo` as the one that runs us.
@@ -128,22 +94,13 @@ pub(crate) fn cargo() -> Command {
 }
 
 fn shown(command: &Command) -> String {
-    let program = Path::new(command.get_program())
-        .file_name()
-        .unwrap_or(command.get_program());
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 fn indented(text: &str) -> String {
-    text.lines()
-        .map(|line| format!("    {line}\n"))
-        .collect::<String>()
-        .trim_end()
-        .to_owned()
+    text.lines().map(|line| format!("    {line}\n")).collect::<String>().trim_end().to_owned()
 }
 
 fn seconds(time: Duration) -> String {
@@ -159,14 +116,7 @@ mod tests {
         let mut steps = Steps::new(PathBuf::from("."));
         assert!(!steps.step("first", |_| Err("because".into())));
         assert!(steps.step("second", |_| Ok(String::new())));
-        assert_eq!(
-            steps
-                .done
-                .iter()
-                .map(|step| step.passed)
-                .collect::<Vec<_>>(),
-            [false, true]
-        );
+        assert_eq!(steps.done.iter().map(|step| step.passed).collect::<Vec<_>>(), [false, true]);
         assert_eq!(steps.summary(), ExitCode::FAILURE);
     }
 
@@ -180,13 +130,7 @@ mod tests {
 
     #[test]
     fn findings_become_a_failure_that_lists_them_all() {
-        assert_eq!(
-            findings(Vec::new(), "3 crates".into()),
-            Ok("3 crates".into())
-        );
-        assert_eq!(
-            findings(vec!["one".into(), "two".into()], String::new()),
-            Err("one\ntwo".into())
-        );
+        assert_eq!(findings(Vec::new(), "3 crates".into()), Ok("3 crates".into()));
+        assert_eq!(findings(vec!["one".into(), "two".into()], String::new()), Err("one\ntwo".into()));
     }
 }

@@ -3,6 +3,9 @@
 use crate::steps::{self, Steps};
 use crate::{check, host};
 
+/// The package whose tests start other ORBs, and build their programs first.
+const INTEROP: &str = "corelane-interop";
+
 /// How much of the run is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
@@ -18,6 +21,9 @@ pub(crate) fn run(steps: &mut Steps, extent: Extent) {
         return;
     }
     check::run(steps);
-    let all = ["test", "--workspace", "--locked"];
-    steps.command("tests", steps::cargo().args(all));
+    let own = ["test", "--workspace", "--exclude", INTEROP, "--locked"];
+    steps.command("tests", steps::cargo().args(own));
+    if extent == Extent::Full {
+        steps.command("interop", steps::cargo().args(["test", "--package", INTEROP, "--locked"]));
+    }
 }

@@ -1,0 +1,19 @@
+//! Interoperation with other ORBs, proved by running them.
+//!
+//! `interop/idl/interop.idl` has every type and kind of operation. Each ORB has a server and a client for it under
+//! `interop/peers/`, with the same command lines and the same rule for what a server answers, so that any client can be
+//! run against any server. A client prints one line per check; [`report`] reads them, [`skips`] knows which failures are
+//! the peers' own limits, and why.
+//!
+//! - [`process`]: a program of bounded life, its output kept.
+//! - [`peers`]: how each ORB's programs are built and started.
+//! - [`pair`]: one client against one server, judged.
+//!
+//! Everything fails when a peer is missing; nothing is silently left out.
+#![forbid(unsafe_code)]
+
+pub mod pair;
+pub mod peers;
+pub mod process;
+pub mod report;
+pub mod skips;

@@ -1,0 +1,153 @@
+//! How each ORB's programs are built and started.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use crate::process;
+
+/// An ORB with a server and a client for interop.idl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orb {
+    /// omniORB, in C++.
+    OmniOrb,
+    /// JacORB, in Java.
+    JacOrb,
+}
+
+impl Orb {
+    /// The name in interop/skips and interop/peers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Orb::OmniOrb => "omniorb",
+            Orb::JacOrb => "jacorb",
+        }
+    }
+}
+
+/// Which characters narrow strings have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Characters {
+    /// ASCII; the programs' native code set is ISO 8859-1.
+    Ascii,
+    /// ISO 8859-1, which is the native code set too.
+    Latin1,
+    /// Any of Unicode; the native code set is UTF-8.
+    Unicode,
+}
+
+/// How a client talks to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// The name in interop/skips.
+    pub name: &'static str,
+    /// The client speaks GIOP 1.x; the server answers whatever comes.
+    pub giop_minor: u8,
+    /// Characters in narrow strings.
+    pub characters: Characters,
+}
+
+impl Variant {
+    /// GIOP 1.2, ASCII.
+    pub const GIOP_1_2: Self = Self { name: "giop-1.2", giop_minor: 2, characters: Characters::Ascii };
+    /// GIOP 1.1, ASCII.
+    pub const GIOP_1_1: Self = Self { name: "giop-1.1", giop_minor: 1, characters: Characters::Ascii };
+    /// GIOP 1.0, ASCII.
+    pub const GIOP_1_0: Self = Self { name: "giop-1.0", giop_minor: 0, characters: Characters::Ascii };
+    /// GIOP 1.2, ISO 8859-1 in narrow strings.
+    pub const LATIN1: Self = Self { name: "latin1", giop_minor: 2, characters: Characters::Latin1 };
+    /// GIOP 1.2, all of Unicode in narrow strings.
+    pub const UNICODE: Self = Self { name: "unicode", giop_minor: 2, characters: Characters::Unicode };
+}
+
+/// The peers, built below one folder.
+#[derive(Debug)]
+pub struct Peers {
+    built: PathBuf,
+}
+
+impl Peers {
+    /// Builds all peers below `folder` if they are not up to date; the first call does so for the whole process.
+    ///
+    /// # Errors
+    /// A tool or library is missing, or a peer does not build; the text has the output.
+    pub fn build(folder: &Path) -> Result<&'static Self, String> {
+        static PEERS: OnceLock<Result<Peers, String>> = OnceLock::new();
+        let built = PEERS.get_or_init(|| {
+            for orb in [Orb::OmniOrb, Orb::JacOrb] {
+                make(orb, &folder.join(orb.name()))?;
+            }
+            Ok(Peers { built: folder.to_path_buf() })
+        });
+        built.as_ref().map_err(Clone::clone)
+    }
+
+    /// The command that starts an ORB's server, its reference file not yet named.
+    pub fn server(&self, orb: Orb, variant: Variant) -> Command {
+        let mut command = match orb {
+            Orb::OmniOrb => self.omniorb("server", variant),
+            Orb::JacOrb => self.jacorb("peer.Server", variant, None),
+        };
+        command.args(["--life", "240"]);
+        command
+    }
+
+    /// The command that starts an ORB's client, its reference not yet named.
+    pub fn client(&self, orb: Orb, variant: Variant) -> Command {
+        let mut command = match orb {
+            Orb::OmniOrb => {
+                let mut command = self.omniorb("client", variant);
+                command.args(["-ORBmaxGIOPVersion", &format!("1.{}", variant.giop_minor)]);
+                command
+            }
+            Orb::JacOrb => self.jacorb("peer.Client", variant, Some(variant.giop_minor)),
+        };
+        let characters = match variant.characters {
+            Characters::Ascii => "ascii",
+            Characters::Latin1 => "latin1",
+            Characters::Unicode => "unicode",
+        };
+        command.args(["--chars", characters]);
+        command
+    }
+
+    fn omniorb(&self, program: &str, variant: Variant) -> Command {
+        let mut command = Command::new(self.built.join("omniorb").join(program));
+        command.args(["-ORBendPoint", "giop:tcp:127.0.0.1:"]);
+        if variant.characters == Characters::Unicode {
+            command.args(["-ORBnativeCharCodeSet", "UTF-8"]);
+        }
+        command
+    }
+
+    fn jacorb(&self, class: &str, variant: Variant, giop_minor: Option<u8>) -> Command {
+        let built = self.built.join("jacorb");
+        let native = if variant.characters == Characters::Unicode { "UTF8" } else { "ISO8859_1" };
+        let mut command = Command::new("java");
+        // The quickest start, which is most of the time these programs run.
+        command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
+        command.arg("-cp").arg(format!("{0}/classes:{0}/lib/*", built.display()));
+        command.arg(format!("-Djacorb.native_char_codeset={native}"));
+        if let Some(minor) = giop_minor {
+            command.arg(format!("-Djacorb.giop_minor_version={minor}"));
+        }
+        command.arg(class);
+        command
+    }
+}
+
+fn make(orb: Orb, out: &Path) -> Result<(), String> {
+    fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let mut command = Command::new("make");
+    command.arg("-C").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(orb.name()));
+    command.arg(format!("OUT={}", out.display()));
+    // Ten minutes: the first build on a new machine fetches JacORB.
+    let hint = "\n`cargo xtask test` installs what the peers need, or names it";
+    let finished = process::run(command, "make", out, Duration::from_secs(600)).map_err(|trouble| trouble + hint)?;
+    if finished.status.success() {
+        return Ok(());
+    }
+    Err(format!("the {} peers do not build: {}\n{}{hint}", orb.name(), finished.status, finished.output))
+}

@@ -1,0 +1,214 @@
+//! Programs of bounded life: a server that is waited for and ended, a client that is run to its end.
+//!
+//! A program started here never outlives its handle: the server's standard input is a pipe whose end it takes as the order
+//! to stop, and whoever is still there after that is killed by the process id that we hold. Output goes to a file, so that a failure can
+//! show it and no pipe fills up.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a waiting program looks again.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How long a server may take to say that it is ready; a virtual machine starts slowly when the cores are busy.
+const START: Duration = Duration::from_secs(60);
+
+/// How long a program may take to end once told to.
+const END: Duration = Duration::from_secs(15);
+
+/// A server process that has published its reference.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    log: PathBuf,
+    reference: PathBuf,
+}
+
+impl Server {
+    /// Starts a server and waits until it has written its reference to `folder/server.ior`.
+    ///
+    /// The command gets `--ior FILE --until-eof` added to its arguments.
+    ///
+    /// # Errors
+    /// The program is missing, ends early or publishes nothing in time; the text has its output.
+    pub fn start(mut command: Command, folder: &Path) -> Result<Self, String> {
+        let reference = folder.join("server.ior");
+        let log = folder.join("server.log");
+        remove(&reference)?;
+        command.arg("--ior").arg(&reference).arg("--until-eof").stdin(Stdio::piped());
+        let child = spawn(command, &log)?;
+        let mut server = Self { child, log, reference };
+        let deadline = Instant::now() + START;
+        while !server.reference.exists() {
+            if let Some(status) = server.ended()? {
+                return Err(format!("the server ended with {status} before it was ready\n{}", server.output()));
+            }
+            if Instant::now() > deadline {
+                return Err(format!("the server published no reference in {START:?}\n{}", server.output()));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(server)
+    }
+
+    /// The file with the server's stringified reference.
+    pub fn reference(&self) -> &Path {
+        &self.reference
+    }
+
+    /// The server's process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What the server has printed so far.
+    pub fn output(&self) -> String {
+        read(&self.log)
+    }
+
+    /// Waits until the server ends by itself, because a client called its shutdown operation.
+    ///
+    /// # Errors
+    /// It does not end in time, or with another status than success; the text has its output.
+    pub fn ends_by_itself(mut self) -> Result<(), String> {
+        match wait(&mut self.child, END)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(format!("the server ended with {status}\n{}", self.output())),
+            None => Err(format!("the server did not end in {END:?} after its shutdown operation\n{}", self.output())),
+        }
+    }
+
+    fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
+        self.child.try_wait().map_err(|error| format!("waiting for the server: {error}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        if matches!(wait(&mut self.child, END), Ok(Some(_))) {
+            return;
+        }
+        // The child has not been waited for, so its id is still ours. It may have ended in between; then this does nothing.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a program run to its end left behind.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it printed, standard output and error in the order of writing.
+    pub output: String,
+}
+
+/// Runs a program to its end, at most for `life`, its output kept in `folder/NAME.log`.
+///
+/// # Errors
+/// The program is missing or did not end in time; the text has its output.
+pub fn run(mut command: Command, name: &str, folder: &Path, life: Duration) -> Result<Finished, String> {
+    let log = folder.join(format!("{name}.log"));
+    command.stdin(Stdio::null());
+    let mut child = spawn(command, &log)?;
+    if let Some(status) = wait(&mut child, life)? {
+        return Ok(Finished { status, output: read(&log) });
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(format!("the {name} did not end in {life:?} and was killed\n{}", read(&log)))
+}
+
+fn spawn(mut command: Command, log: &Path) -> Result<Child, String> {
+    let file = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
+    let second = file.try_clone().map_err(|error| format!("{}: {error}", log.display()))?;
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.stdout(file).stderr(second).spawn().map_err(|error| format!("`{program}` could not be started: {error}"))
+}
+
+/// The status of a child that ends within `life`.
+fn wait(child: &mut Child, life: Duration) -> Result<Option<ExitStatus>, String> {
+    let deadline = Instant::now() + life;
+    loop {
+        let status = child.try_wait().map_err(|error| format!("waiting for a program: {error}"))?;
+        if status.is_some() || Instant::now() > deadline {
+            return Ok(status);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn remove(path: &Path) -> Result<(), String> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {error}", path.display())),
+        _ => Ok(()),
+    }
+}
+
+/// The text of a log, whatever bytes a peer printed.
+fn read(path: &Path) -> String {
+    fs::read(path).map_or_else(|error| error.to_string(), |octets| String::from_utf8_lossy(&octets).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("corelane-interop-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]);
+        command
+    }
+
+    #[test]
+    fn a_server_is_waited_for_and_ends_with_its_handle() {
+        // As our servers do: publish, then run until the standard input ends.
+        let server = Server::start(shell("sleep 0.1; echo up; echo IOR:00 >\"$2\"; cat"), &folder("server")).unwrap();
+        assert_eq!(fs::read_to_string(server.reference()).unwrap(), "IOR:00\n");
+        assert_eq!(server.output(), "up\n");
+        let entry = PathBuf::from(format!("/proc/{}", server.id()));
+        assert!(entry.exists());
+        drop(server);
+        assert!(!entry.exists());
+    }
+
+    #[test]
+    fn a_server_that_ends_early_shows_what_it_said() {
+        let trouble = Server::start(shell("echo no port; exit 3"), &folder("early")).unwrap_err();
+        assert!(trouble.contains("no port") && trouble.contains("exit status: 3"), "{trouble}");
+    }
+
+    #[test]
+    fn a_server_that_ends_by_itself_must_succeed() {
+        let script = |status| shell(&format!("echo IOR:00 >\"$2\"; exit {status}"));
+        Server::start(script(0), &folder("good")).unwrap().ends_by_itself().unwrap();
+        let trouble = Server::start(script(5), &folder("bad")).and_then(Server::ends_by_itself).unwrap_err();
+        assert!(trouble.contains("exit status: 5"), "{trouble}");
+    }
+
+    #[test]
+    fn a_program_is_run_to_its_end_or_killed() {
+        let second = Duration::from_secs(20);
+        let finished = run(shell("echo out; echo err >&2; exit 1"), "client", &folder("run"), second).unwrap();
+        assert_eq!((finished.status.code(), finished.output.as_str()), (Some(1), "out\nerr\n"));
+        let trouble =
+            run(shell("echo slow; exec sleep 600"), "client", &folder("slow"), Duration::from_millis(300)).unwrap_err();
+        assert!(trouble.contains("killed") && trouble.contains("slow"), "{trouble}");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let trouble = Server::start(Command::new("no-such-program-here"), &folder("missing")).unwrap_err();
+        assert!(trouble.contains("`no-such-program-here` could not be started"), "{trouble}");
+    }
+}

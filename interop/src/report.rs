@@ -1,0 +1,86 @@
+//! What a client prints: a line per check, and a last line that counts them.
+
+/// A check that did not pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The check's name.
+    pub check: String,
+    /// The whole line.
+    pub line: String,
+}
+
+/// A client's report.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Names of the checks that passed.
+    pub passed: Vec<String>,
+    /// The checks that did not.
+    pub failed: Vec<Failed>,
+}
+
+impl Report {
+    /// Reads a client's output: lines `ok NAME` and `FAIL NAME expected X got Y`, and at last `N passed, M failed`. Other
+    /// lines are the client's own talk.
+    ///
+    /// # Errors
+    /// The last line is missing or its numbers are not those of the lines: the client did not get to its end.
+    pub fn read(output: &str) -> Result<Self, String> {
+        let mut report = Self::default();
+        let mut closing = None;
+        for line in output.lines() {
+            if let Some(name) = line.strip_prefix("ok ") {
+                report.passed.push(name.to_owned());
+            } else if let Some(rest) = line.strip_prefix("FAIL ") {
+                report.failed.push(Failed { check: check_name(rest).to_owned(), line: line.to_owned() });
+            } else if let Some(counts) = counts(line) {
+                closing = Some(counts);
+            }
+        }
+        match closing {
+            Some(counts) if counts == (report.passed.len(), report.failed.len()) => Ok(report),
+            Some(_) => Err("the client's closing line does not count its own lines".into()),
+            None => Err("the client did not get to its closing line".into()),
+        }
+    }
+}
+
+/// The name is the first word; "big octets 1000" and "thread 3" are names of several.
+fn check_name(rest: &str) -> &str {
+    let words = match rest.split(' ').next() {
+        Some("big") => 3,
+        Some("thread") => 2,
+        _ => 1,
+    };
+    rest.match_indices(' ').nth(words - 1).map_or(rest, |(end, _)| &rest[..end])
+}
+
+fn counts(line: &str) -> Option<(usize, usize)> {
+    let (passed, rest) = line.split_once(" passed, ")?;
+    let failed = rest.strip_suffix(" failed")?;
+    Some((passed.parse().ok()?, failed.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_sorted_and_counted() {
+        let report = Report::read(
+            "ready\nok echo_long\ntook 5 ms\nFAIL echo_char round 1 result expected 00 got 01\n\
+             FAIL big octets 1000 got exception COMM_FAILURE\nFAIL fail(FAIL_PLAIN) expected Plain got a result\n\
+             FAIL thread 7 bounce expected 6 got 5\n1 passed, 4 failed\n",
+        )
+        .unwrap();
+        assert_eq!(report.passed, ["echo_long"]);
+        let names: Vec<&str> = report.failed.iter().map(|failed| failed.check.as_str()).collect();
+        assert_eq!(names, ["echo_char", "big octets 1000", "fail(FAIL_PLAIN)", "thread 7"]);
+    }
+
+    #[test]
+    fn a_report_without_its_end_is_refused() {
+        assert!(Report::read("ok echo_long\n").is_err());
+        assert!(Report::read("ok echo_long\n2 passed, 0 failed\n").is_err());
+        assert!(Report::read("").is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! The list of what is known not to work, each with its reason, and kept true: a listed check that passes is an error too.
+
+use crate::report::Report;
+
+/// The file, read at compile time.
+const LIST: &str = include_str!("../skips");
+
+/// One line of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Skip {
+    server: String,
+    client: String,
+    variant: String,
+    check: String,
+    reason: String,
+}
+
+/// The lines that concern one pair in one variant.
+#[derive(Debug)]
+pub struct Skips {
+    all: Vec<Skip>,
+}
+
+impl Skips {
+    /// The lines of the repository's list for this server, client and variant.
+    ///
+    /// # Errors
+    /// The list has a line of another shape.
+    pub fn of(server: &str, client: &str, variant: &str) -> Result<Self, String> {
+        Self::read(LIST, server, client, variant)
+    }
+
+    fn read(list: &str, server: &str, client: &str, variant: &str) -> Result<Self, String> {
+        let mut all = Vec::new();
+        for line in list.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let skip = parse(line)?;
+            let concerns =
+                matches(&skip.server, server) && matches(&skip.client, client) && matches(&skip.variant, variant);
+            if concerns {
+                all.push(skip);
+            }
+        }
+        Ok(Self { all })
+    }
+
+    /// Options that tell the client what to leave out, each once.
+    pub fn options(&self) -> Vec<&str> {
+        let mut options = Vec::new();
+        for skip in self.all.iter().filter(|skip| skip.check.starts_with("--")) {
+            for word in skip.check.split(' ') {
+                if !options.contains(&word) {
+                    options.push(word);
+                }
+            }
+        }
+        options
+    }
+
+    /// Everything in the report that the list does not foresee: failures it lacks, and its own lines that failed nowhere.
+    pub fn judge(&self, report: &Report) -> Vec<String> {
+        let checks: Vec<&Skip> = self.all.iter().filter(|skip| !skip.check.starts_with("--")).collect();
+        let unforeseen = report
+            .failed
+            .iter()
+            .filter(|failed| !checks.iter().any(|skip| matches(&skip.check, &failed.check)))
+            .map(|failed| failed.line.clone());
+        let stale = checks
+            .iter()
+            .filter(|skip| !report.failed.iter().any(|failed| matches(&skip.check, &failed.check)))
+            .map(|skip| format!("`{}` is in interop/skips and did not fail: {}", skip.check, skip.reason));
+        unforeseen.chain(stale).collect()
+    }
+}
+
+fn parse(line: &str) -> Result<Skip, String> {
+    let columns: Vec<&str> = line.splitn(5, '|').map(str::trim).collect();
+    let [server, client, variant, check, reason] = columns.as_slice() else {
+        return Err(format!("interop/skips: five columns are expected in `{line}`"));
+    };
+    if columns.iter().any(|column| column.is_empty()) {
+        return Err(format!("interop/skips: a column is empty in `{line}`"));
+    }
+    let owned = |text: &str| text.to_owned();
+    Ok(Skip {
+        server: owned(server),
+        client: owned(client),
+        variant: owned(variant),
+        check: owned(check),
+        reason: owned(reason),
+    })
+}
+
+/// Whether a text is the pattern, or begins with what stands before the pattern's `*`.
+fn matches(pattern: &str, text: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == text, |start| text.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Failed;
+
+    const SOME: &str = "# a comment\n\na | b | * | big * | too big\n* | b | v | --no-wide | no wide\na | c | v | echo_x | other client\n";
+
+    fn failing(checks: &[&str]) -> Report {
+        let failed = |check: &&str| Failed { check: (*check).into(), line: format!("FAIL {check} got nothing") };
+        Report { passed: Vec::new(), failed: checks.iter().map(failed).collect() }
+    }
+
+    #[test]
+    fn only_lines_of_the_pair_count() {
+        let skips = Skips::read(SOME, "a", "b", "v").unwrap();
+        assert_eq!(skips.all.len(), 2);
+        assert_eq!(skips.options(), ["--no-wide"]);
+        assert!(skips.judge(&failing(&["big octets 10"])).is_empty());
+    }
+
+    #[test]
+    fn an_unforeseen_failure_and_a_stale_line_are_reported() {
+        let skips = Skips::read(SOME, "a", "b", "v").unwrap();
+        assert_eq!(skips.judge(&failing(&["big octets 10", "echo_y"])), ["FAIL echo_y got nothing"]);
+        let stale = skips.judge(&failing(&[]));
+        assert!(stale.len() == 1 && stale[0].contains("did not fail: too big"), "{stale:?}");
+    }
+
+    #[test]
+    fn a_line_without_a_reason_is_refused() {
+        assert!(Skips::read("a | b | v | echo_x", "a", "b", "v").is_err());
+        assert!(Skips::read("a | b | v | echo_x |", "a", "b", "v").is_err());
+    }
+
+    #[test]
+    fn the_list_itself_can_be_read() {
+        Skips::of("none", "none", "none").unwrap();
+    }
+}

@@ -1,0 +1,49 @@
+//! The peers against each other: what fails here is a fault of the peers or of our programs for them, not of Corelane.
+
+use std::path::Path;
+
+use corelane_interop::pair;
+use corelane_interop::peers::Orb::{self, JacOrb, OmniOrb};
+use corelane_interop::peers::Variant;
+
+/// A client has at least this many checks even where all that can be left out is left out.
+const LEAST: usize = 100;
+
+fn prove(server: Orb, client: Orb, variant: Variant) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
+    match pair::run(&folder, server, client, variant) {
+        Ok(passed) => assert!(passed >= LEAST, "only {passed} checks ran"),
+        Err(trouble) => panic!("{trouble}"),
+    }
+}
+
+macro_rules! pairs {
+    ($($name:ident: $server:ident serves $client:ident in $variant:ident;)*) => {
+        $(#[test]
+        fn $name() {
+            prove($server, $client, Variant::$variant);
+        })*
+    };
+}
+
+pairs! {
+    omniorb_serves_omniorb: OmniOrb serves OmniOrb in GIOP_1_2;
+    omniorb_serves_jacorb: OmniOrb serves JacOrb in GIOP_1_2;
+    jacorb_serves_omniorb: JacOrb serves OmniOrb in GIOP_1_2;
+    jacorb_serves_jacorb: JacOrb serves JacOrb in GIOP_1_2;
+
+    omniorb_serves_omniorb_in_1_1: OmniOrb serves OmniOrb in GIOP_1_1;
+    omniorb_serves_jacorb_in_1_1: OmniOrb serves JacOrb in GIOP_1_1;
+    jacorb_serves_omniorb_in_1_1: JacOrb serves OmniOrb in GIOP_1_1;
+    jacorb_serves_jacorb_in_1_1: JacOrb serves JacOrb in GIOP_1_1;
+
+    omniorb_serves_omniorb_in_1_0: OmniOrb serves OmniOrb in GIOP_1_0;
+    omniorb_serves_jacorb_in_1_0: OmniOrb serves JacOrb in GIOP_1_0;
+    jacorb_serves_omniorb_in_1_0: JacOrb serves OmniOrb in GIOP_1_0;
+    jacorb_serves_jacorb_in_1_0: JacOrb serves JacOrb in GIOP_1_0;
+
+    omniorb_serves_jacorb_in_latin1: OmniOrb serves JacOrb in LATIN1;
+    jacorb_serves_omniorb_in_latin1: JacOrb serves OmniOrb in LATIN1;
+    omniorb_serves_jacorb_in_unicode: OmniOrb serves JacOrb in UNICODE;
+    jacorb_serves_omniorb_in_unicode: JacOrb serves OmniOrb in UNICODE;
+}
