@@ -104,6 +104,12 @@ pub(crate) fn count_futex() {
 }
 
 #[inline]
+pub(crate) fn count_allocation(octets: usize) {
+    bump(|cells| &cells.allocations);
+    CELLS.with(|cells| cells.allocated_bytes.set(cells.allocated_bytes.get().wrapping_add(octets as u64)));
+}
+
+#[inline]
 pub(crate) fn count_lock(scope: crate::lock::Scope) {
     bump(|cells| &cells.locks);
     match scope {

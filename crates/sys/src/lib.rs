@@ -17,18 +17,23 @@
 mod call;
 mod shim;
 
+pub mod alloc;
 pub mod buffer;
 pub mod clock;
 pub mod counters;
 pub mod epoll;
 pub mod eventfd;
 pub mod gate;
+pub mod guarantees;
 pub mod index;
 pub mod lock;
+pub mod memory;
 pub mod mpsc;
 pub mod poll;
+pub mod probe;
 pub mod process;
 pub mod published;
+pub mod signal;
 pub mod slots;
 pub mod socket;
 pub mod thread;
