@@ -1,2 +1,36 @@
-//! Placeholder.
+//! CORBA on the wire, as pure functions and state machines: IDL values to and from CDR octets, GIOP messages, object
+//! references and addresses, and the protocol state of one connection.
+//!
+//! Nothing here opens a socket, reads a clock, starts a thread or blocks: octets, limits and time are arguments.
+//! Octets that come from outside never make a function of this crate panic, and a length that a peer declares never
+//! sizes an allocation before the octets it announces have arrived. Every bound is a field of [`Limits`].
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`cdr`] | the encoder, the decoder and what both need: primitive slices, owned octets, the arena |
+//! | [`codeset`] | transmission code sets, their negotiation and conversion |
+//! | [`giop`] | views of received messages and writers of messages, GIOP 1.0, 1.1 and 1.2 |
+//! | [`connection`] | framing, fragments, outstanding requests and orderly closing, without any input or output |
+//! | [`exception`] | system exceptions: names, minor codes, wire form |
+//! | [`limits`] | every bound, with the attack that it stops |
 #![forbid(unsafe_code)]
+#![deny(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    clippy::cast_lossless
+)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod cdr;
+pub mod codeset;
+pub mod connection;
+pub mod exception;
+pub mod giop;
+pub mod limits;
+
+pub use cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Primitive, Scratch};
+pub use codeset::{CharSet, CodeSets, WideOrder, WideSet};
+pub use giop::Version;
+pub use limits::Limits;

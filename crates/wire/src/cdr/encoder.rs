@@ -1,0 +1,666 @@
+//! The encoder: values into a reusable buffer, large octet slices beside it.
+
+use super::{BORROW_THRESHOLD, CdrError, Endian, MAX_SEGMENTS, Octets, Primitive};
+use crate::codeset::CodeSets;
+use crate::giop::Version;
+
+/// Writes CDR into a reusable buffer. Octet slices from [`BORROW_THRESHOLD`] octets on are not copied: they become
+/// segments, borrowed for `'a` or owned, between parts of the buffer, and [`slices`](Encoder::slices) gives all in order
+/// for a vectored write.
+///
+/// A write that fails leaves the encoder somewhere inside the value: take a [`mark`](Encoder::mark) first and
+/// [`truncate`](Encoder::truncate) to it.
+#[derive(Debug)]
+pub struct Encoder<'a> {
+    buffer: Vec<u8>,
+    /// What to add to the buffer's length to get the position: octets in segments less the alignment origin.
+    bias: usize,
+    /// Octets in segments.
+    beside: usize,
+    endian: Endian,
+    foreign: bool,
+    version: Version,
+    code_sets: CodeSets,
+    from_server: bool,
+    used: u8,
+    /// Buffer lengths before and after the padding in front of a GIOP body, so that an empty body loses it again.
+    body: (usize, usize),
+    segments: [Segment<'a>; MAX_SEGMENTS],
+}
+
+/// Octets that go out between two parts of the buffer.
+#[derive(Debug)]
+struct Segment<'a> {
+    /// Length of the buffer when the segment was put in.
+    after: usize,
+    octets: Piece<'a>,
+}
+
+#[derive(Debug)]
+enum Piece<'a> {
+    None,
+    Borrowed(&'a [u8]),
+    Owned(Octets),
+}
+
+impl Segment<'_> {
+    const UNUSED: Self = Segment { after: 0, octets: Piece::None };
+
+    fn as_slice(&self) -> &[u8] {
+        match &self.octets {
+            Piece::None => &[],
+            Piece::Borrowed(octets) => octets,
+            Piece::Owned(octets) => octets.as_slice(),
+        }
+    }
+}
+
+/// A place in an encoder to come back to.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    len: usize,
+    bias: usize,
+    beside: usize,
+    used: u8,
+}
+
+impl<'a> Encoder<'a> {
+    /// An encoder with an empty buffer, in the order of this machine, for GIOP 1.2 and the code sets that hold without
+    /// negotiation.
+    #[must_use]
+    pub const fn new() -> Encoder<'a> {
+        Encoder::over(Vec::new())
+    }
+
+    /// The same over a buffer, whose contents are dropped and whose capacity is used.
+    #[must_use]
+    #[inline]
+    pub fn with_buffer(mut buffer: Vec<u8>) -> Encoder<'a> {
+        buffer.clear();
+        Encoder::over(buffer)
+    }
+
+    const fn over(buffer: Vec<u8>) -> Encoder<'a> {
+        Encoder {
+            buffer,
+            bias: 0,
+            beside: 0,
+            endian: Endian::NATIVE,
+            foreign: false,
+            version: Version::GIOP_1_2,
+            code_sets: CodeSets::DEFAULT,
+            from_server: false,
+            used: 0,
+            body: (0, 0),
+            segments: [const { Segment::UNUSED }; MAX_SEGMENTS],
+        }
+    }
+
+    /// The buffer back, for the next encoder. Segments are not part of it.
+    #[must_use]
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.buffer
+    }
+
+    /// Forgets all that was written, and keeps the buffer and the settings.
+    pub fn clear(&mut self) {
+        self.truncate(Mark { len: 0, bias: 0, beside: 0, used: 0 });
+    }
+
+    /// The order of numbers from here on.
+    #[inline]
+    pub fn set_endian(&mut self, endian: Endian) {
+        self.endian = endian;
+        self.foreign = endian.is_foreign();
+    }
+
+    /// The GIOP version whose rules wide characters follow from here on.
+    #[inline]
+    pub fn set_version(&mut self, version: Version) {
+        self.version = version;
+    }
+
+    /// The transmission code sets of the connection.
+    #[inline]
+    pub fn set_code_sets(&mut self, code_sets: CodeSets) {
+        self.code_sets = code_sets;
+    }
+
+    /// Whether a server writes (a reply) or a client (a request, the default): wide data that cannot be sent is another
+    /// exception on either side.
+    #[inline]
+    pub fn set_from_server(&mut self, from_server: bool) {
+        self.from_server = from_server;
+    }
+
+    /// The order of numbers.
+    #[must_use]
+    #[inline]
+    pub fn endian(&self) -> Endian {
+        self.endian
+    }
+
+    /// The GIOP version.
+    #[must_use]
+    #[inline]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The transmission code sets.
+    #[must_use]
+    #[inline]
+    pub fn code_sets(&self) -> CodeSets {
+        self.code_sets
+    }
+
+    /// Whether a server writes.
+    #[must_use]
+    #[inline]
+    pub fn from_server(&self) -> bool {
+        self.from_server
+    }
+
+    /// Octets since the alignment origin, those in segments included.
+    #[must_use]
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.buffer.len().wrapping_add(self.bias)
+    }
+
+    /// Octets since the encoder was made or cleared, those in segments included.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.buffer.len() + self.beside
+    }
+
+    /// Whether nothing was written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes the current place the alignment origin: here a message begins. Octets written before stay in front of it.
+    #[inline]
+    pub fn set_origin(&mut self) {
+        self.bias = self.buffer.len().wrapping_neg();
+    }
+
+    /// Writes zeros up to a multiple of `alignment`, which is 1, 2, 4 or 8.
+    #[inline]
+    pub fn align(&mut self, alignment: usize) {
+        debug_assert!(matches!(alignment, 1 | 2 | 4 | 8));
+        let gap = self.position().wrapping_neg() & (alignment - 1) & 7;
+        if gap != 0 {
+            let len = self.buffer.len();
+            self.buffer.extend_from_slice(&[0; 8]);
+            self.buffer.truncate(len + gap);
+        }
+    }
+
+    #[inline]
+    fn put<const N: usize>(&mut self, octets: [u8; N]) {
+        self.align(N);
+        self.buffer.extend_from_slice(&octets);
+    }
+
+    /// Writes an octet.
+    #[inline]
+    pub fn write_u8(&mut self, value: u8) {
+        self.buffer.push(value);
+    }
+
+    /// Writes an int8.
+    #[inline]
+    pub fn write_i8(&mut self, value: i8) {
+        self.buffer.push(value.cast_unsigned());
+    }
+
+    /// Writes a boolean.
+    #[inline]
+    pub fn write_bool(&mut self, value: bool) {
+        self.buffer.push(u8::from(value));
+    }
+
+    /// Writes an unsigned short.
+    #[inline]
+    pub fn write_u16(&mut self, value: u16) {
+        self.put(if self.foreign { value.swap_bytes() } else { value }.to_ne_bytes());
+    }
+
+    /// Writes a short.
+    #[inline]
+    pub fn write_i16(&mut self, value: i16) {
+        self.write_u16(value.cast_unsigned());
+    }
+
+    /// Writes an unsigned long (or an enum).
+    #[inline]
+    pub fn write_u32(&mut self, value: u32) {
+        self.put(if self.foreign { value.swap_bytes() } else { value }.to_ne_bytes());
+    }
+
+    /// Writes a long.
+    #[inline]
+    pub fn write_i32(&mut self, value: i32) {
+        self.write_u32(value.cast_unsigned());
+    }
+
+    /// Writes an unsigned long long.
+    #[inline]
+    pub fn write_u64(&mut self, value: u64) {
+        self.put(if self.foreign { value.swap_bytes() } else { value }.to_ne_bytes());
+    }
+
+    /// Writes a long long.
+    #[inline]
+    pub fn write_i64(&mut self, value: i64) {
+        self.write_u64(value.cast_unsigned());
+    }
+
+    /// Writes a float.
+    #[inline]
+    pub fn write_f32(&mut self, value: f32) {
+        self.write_u32(value.to_bits());
+    }
+
+    /// Writes a double.
+    #[inline]
+    pub fn write_f64(&mut self, value: f64) {
+        self.write_u64(value.to_bits());
+    }
+
+    /// Writes a long double, given as an IEEE quad with its most significant octet first.
+    pub fn write_long_double(&mut self, mut quad: [u8; 16]) {
+        if self.endian == Endian::Little {
+            quad.reverse();
+        }
+        self.align(8);
+        self.buffer.extend_from_slice(&quad);
+    }
+
+    /// Writes octets without a count: an array of octets, or octets that are CDR already.
+    #[inline]
+    pub fn write_raw(&mut self, octets: &[u8]) {
+        self.buffer.extend_from_slice(octets);
+    }
+
+    /// Writes the count of a sequence.
+    ///
+    /// # Errors
+    /// [`CdrError::TooLong`] above 32 bits.
+    #[inline]
+    pub fn write_len(&mut self, len: usize) -> Result<(), CdrError> {
+        self.write_u32(u32::try_from(len).map_err(|_| CdrError::TooLong)?);
+        Ok(())
+    }
+
+    /// Writes the count of a bounded sequence.
+    ///
+    /// # Errors
+    /// [`CdrError::SequenceOverBound`].
+    #[inline]
+    pub fn write_len_bounded(&mut self, len: usize, bound: u32) -> Result<(), CdrError> {
+        match u32::try_from(len) {
+            Ok(len) if len <= bound => {
+                self.write_u32(len);
+                Ok(())
+            }
+            _ => Err(CdrError::SequenceOverBound),
+        }
+    }
+
+    /// Writes a `sequence<octet>`: count and octets. A large slice is borrowed, not copied.
+    ///
+    /// # Errors
+    /// [`CdrError::TooLong`].
+    #[inline]
+    pub fn write_octets(&mut self, octets: &'a [u8]) -> Result<(), CdrError> {
+        self.write_len(octets.len())?;
+        if octets.len() >= BORROW_THRESHOLD {
+            self.put_beside(Piece::Borrowed(octets));
+        } else {
+            self.buffer.extend_from_slice(octets);
+        }
+        Ok(())
+    }
+
+    /// Writes a `sequence<octet>` and keeps large octets alive until the encoder is done with them.
+    ///
+    /// # Errors
+    /// [`CdrError::TooLong`].
+    pub fn write_octets_owned(&mut self, octets: Octets) -> Result<(), CdrError> {
+        self.write_len(octets.len())?;
+        if octets.len() >= BORROW_THRESHOLD {
+            self.put_beside(Piece::Owned(octets));
+        } else {
+            self.buffer.extend_from_slice(&octets);
+        }
+        Ok(())
+    }
+
+    /// Writes a `sequence<octet>` as a copy, whatever its size.
+    ///
+    /// # Errors
+    /// [`CdrError::TooLong`].
+    #[inline]
+    pub fn write_octets_copied(&mut self, octets: &[u8]) -> Result<(), CdrError> {
+        self.write_len(octets.len())?;
+        self.buffer.extend_from_slice(octets);
+        Ok(())
+    }
+
+    fn put_beside(&mut self, octets: Piece<'a>) {
+        let segment = Segment { after: self.buffer.len(), octets };
+        let Some(free) = self.segments.get_mut(usize::from(self.used)) else {
+            self.buffer.extend_from_slice(segment.as_slice());
+            return;
+        };
+        let len = segment.as_slice().len();
+        *free = segment;
+        self.used += 1;
+        self.beside += len;
+        self.bias = self.bias.wrapping_add(len);
+    }
+
+    /// Writes numbers in bulk, aligned, without a count.
+    pub fn write_slice<T: Primitive>(&mut self, numbers: &[T]) {
+        if numbers.is_empty() {
+            return;
+        }
+        self.align(T::SIZE);
+        if self.foreign && T::SIZE > 1 {
+            self.buffer.reserve(size_of_val(numbers));
+            for number in numbers {
+                self.buffer.extend_from_slice(bytemuck::bytes_of(&number.swapped()));
+            }
+        } else {
+            self.buffer.extend_from_slice(bytemuck::cast_slice(numbers));
+        }
+    }
+
+    /// Writes booleans in bulk, without a count.
+    pub fn write_bools(&mut self, values: &[bool]) {
+        self.buffer.extend(values.iter().map(|value| u8::from(*value)));
+    }
+
+    /// Writes an encapsulation: its length, its byte-order octet, and what `contents` writes, aligned from that octet.
+    /// Version and code sets that `contents` changes hold for the encapsulation only.
+    ///
+    /// # Errors
+    /// Those of `contents`, and [`CdrError::TooLong`].
+    pub fn write_encapsulation(
+        &mut self,
+        contents: impl FnOnce(&mut Self) -> Result<(), CdrError>,
+    ) -> Result<(), CdrError> {
+        self.write_u32(0);
+        let (start, beside_before, origin) = (self.buffer.len(), self.beside, self.bias.wrapping_sub(self.beside));
+        let (version, code_sets) = (self.version, self.code_sets);
+        self.set_origin();
+        self.write_u8(self.endian.flag());
+        let result = contents(self);
+        let len = self.buffer.len() - start + self.beside - beside_before;
+        self.bias = origin.wrapping_add(self.beside);
+        self.version = version;
+        self.code_sets = code_sets;
+        result?;
+        self.patch_buffer(start - 4, u32::try_from(len).map_err(|_| CdrError::TooLong)?);
+        Ok(())
+    }
+
+    /// The current place, for [`truncate`](Encoder::truncate).
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark { len: self.buffer.len(), bias: self.bias, beside: self.beside, used: self.used }
+    }
+
+    /// Takes back all that was written since the mark.
+    pub fn truncate(&mut self, mark: Mark) {
+        self.buffer.truncate(mark.len);
+        let unused = self.segments.iter_mut().take(usize::from(self.used)).skip(usize::from(mark.used));
+        unused.for_each(|segment| *segment = Segment::UNUSED);
+        (self.bias, self.beside, self.used) = (mark.bias, mark.beside, mark.used);
+    }
+
+    /// Writes an unsigned long over the four octets at a position that was written before. A position that was not, or
+    /// that lies in a segment, is left alone.
+    pub fn patch_u32(&mut self, position: usize, value: u32) {
+        // Positions count the segments in front of them; the buffer's indices do not.
+        let mut at = position.wrapping_sub(self.bias.wrapping_sub(self.beside));
+        for segment in self.segments.iter().take(usize::from(self.used)) {
+            let len = segment.as_slice().len();
+            if at < segment.after {
+                break;
+            } else if at < segment.after + len {
+                return;
+            }
+            at -= len;
+        }
+        self.patch_buffer(at, value);
+    }
+
+    #[inline]
+    fn patch_buffer(&mut self, at: usize, value: u32) {
+        let octets = if self.foreign { value.swap_bytes() } else { value }.to_ne_bytes();
+        if let Some(place) = self.buffer.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+            *place = octets;
+        }
+    }
+
+    /// Ends the header of a GIOP 1.2 message: a body, if there is one, begins at a multiple of 8.
+    #[inline]
+    pub(crate) fn begin_body(&mut self, alignment: usize) {
+        let end = self.buffer.len();
+        self.align(alignment);
+        self.body = (end, self.buffer.len());
+    }
+
+    /// Ends a message that began at the alignment origin: takes the padding of an empty body back, and writes the size.
+    #[inline]
+    pub(crate) fn finish_message(&mut self, header: usize, size_at: usize) -> Result<(), CdrError> {
+        if self.buffer.len() == self.body.1 && self.body.0 < self.body.1 {
+            self.buffer.truncate(self.body.0);
+        }
+        self.body = (0, 0);
+        let size = self.position().wrapping_sub(header);
+        let size = u32::try_from(size).map_err(|_| CdrError::TooLong)?;
+        self.patch_u32(size_at, size);
+        Ok(())
+    }
+
+    /// All octets in order: the parts of the buffer and the segments between them, none of them empty, at most
+    /// `2 * MAX_SEGMENTS + 1`.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        let segments = self.segments.iter().take(usize::from(self.used));
+        let pairs = segments.flat_map(move |segment| {
+            let part = self.buffer.get(start..segment.after).unwrap_or_default();
+            start = segment.after;
+            [part, segment.as_slice()]
+        });
+        let tail_from = match self.used {
+            0 => 0,
+            used => self.segments.get(usize::from(used) - 1).map_or(0, |last| last.after),
+        };
+        let tail = self.buffer.get(tail_from..).unwrap_or_default();
+        pairs.chain(std::iter::once(tail)).filter(|slice| !slice.is_empty())
+    }
+
+    /// All octets if they lie in the buffer alone, which they do unless a large octet sequence was written.
+    #[must_use]
+    #[inline]
+    pub fn contiguous(&self) -> Option<&[u8]> {
+        (self.used == 0).then_some(&self.buffer)
+    }
+
+    /// A copy of all octets, in order.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.len());
+        self.slices().for_each(|slice| all.extend_from_slice(slice));
+        all
+    }
+
+    /// Gives the buffer to code of this crate that converts text into it.
+    #[inline]
+    pub(crate) fn buffer_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    #[inline]
+    pub(crate) fn patch_at_buffer(&mut self, at: usize, value: u32) {
+        self.patch_buffer(at, value);
+    }
+}
+
+impl Default for Encoder<'_> {
+    fn default() -> Self {
+        Encoder::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alignment_is_minimal_and_zero_in_both_orders() {
+        let mut e = Encoder::new();
+        e.set_endian(Endian::Big);
+        e.write_u8(1);
+        e.write_u16(0x0203);
+        e.write_u8(4);
+        e.write_u32(0x0506_0708);
+        e.write_u8(9);
+        e.write_f64(1.0);
+        let octets = e.into_buffer();
+        assert_eq!(octets[..12], [1, 0, 2, 3, 4, 0, 0, 0, 5, 6, 7, 8]);
+        assert_eq!(octets[12..], [9, 0, 0, 0, 0x3f, 0xf0, 0, 0, 0, 0, 0, 0]);
+        let mut e = Encoder::new();
+        e.set_endian(Endian::Little);
+        e.write_i16(-2);
+        e.write_i64(1);
+        assert_eq!(e.into_buffer(), [0xfe, 0xff, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn long_double_is_reversed_whole_and_aligned_to_eight() {
+        let mut quad = [0; 16];
+        quad[0] = 0x3f;
+        let mut e = Encoder::new();
+        e.set_endian(Endian::Little);
+        e.write_u8(1);
+        e.write_long_double(quad);
+        assert_eq!((e.len(), e.buffer[23]), (24, 0x3f));
+    }
+
+    #[test]
+    fn large_octets_are_segments_and_count_for_alignment() {
+        let large = vec![0xaa; BORROW_THRESHOLD + 1];
+        let mut e = Encoder::new();
+        e.set_endian(Endian::Big);
+        e.write_octets(&large).unwrap();
+        assert_eq!(e.position(), 4 + large.len());
+        e.write_u32(7);
+        assert_eq!(e.buffer.len(), 4 + 3 + 4);
+        let slices: Vec<&[u8]> = e.slices().collect();
+        assert_eq!((slices.len(), slices[1].as_ptr()), (3, large.as_ptr()));
+        assert_eq!(e.contiguous(), None);
+        assert_eq!(e.to_vec().len(), e.len());
+        assert_eq!(e.to_vec()[4 + large.len() + 3..], [0, 0, 0, 7]);
+    }
+
+    #[test]
+    fn the_ninth_segment_is_copied() {
+        let large = vec![1; BORROW_THRESHOLD];
+        let mut e = Encoder::new();
+        for _ in 0..10 {
+            e.write_octets(&large).unwrap();
+        }
+        assert_eq!(e.slices().count(), 2 * MAX_SEGMENTS + 1);
+        assert_eq!(e.to_vec().len(), 10 * (4 + large.len()));
+    }
+
+    #[test]
+    fn truncating_to_a_mark_takes_segments_back() {
+        let owned = Octets::from(vec![1; BORROW_THRESHOLD]);
+        let mut e = Encoder::new();
+        e.write_u8(1);
+        let mark = e.mark();
+        e.write_octets_owned(owned).unwrap();
+        e.write_u32(1);
+        e.truncate(mark);
+        assert_eq!((e.len(), e.position(), e.contiguous()), (1, 1, Some([1].as_slice())));
+        e.write_u16(0);
+        assert_eq!(e.len(), 4);
+    }
+
+    #[test]
+    fn an_encapsulation_has_its_own_origin() {
+        let large = vec![1; BORROW_THRESHOLD];
+        let mut e = Encoder::new();
+        e.set_endian(Endian::Big);
+        e.write_u16(0xffff);
+        e.write_encapsulation(|e| {
+            e.write_u32(5);
+            e.write_octets(&large)
+        })
+        .unwrap();
+        e.write_u64(1);
+        let all = e.to_vec();
+        assert_eq!(all[4..8], u32::try_from(12 + large.len()).unwrap().to_be_bytes());
+        assert_eq!(all[8..20], [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0x10, 0]);
+        // 20 + 4096 octets, then 4 of padding counted from the outer origin.
+        assert_eq!(all.len(), 20 + large.len() + 4 + 8);
+    }
+
+    #[test]
+    fn patching_counts_the_segments_in_front() {
+        let large = vec![1; BORROW_THRESHOLD];
+        let mut e = Encoder::new();
+        e.set_endian(Endian::Big);
+        e.write_octets(&large).unwrap();
+        let first = e.position();
+        e.write_u32(0);
+        e.write_octets(&large).unwrap();
+        let second = e.position();
+        e.write_u32(0);
+        e.patch_u32(0, 8);
+        e.patch_u32(first, 9);
+        e.patch_u32(second, 10);
+        e.patch_u32(100, 11);
+        e.patch_u32(1 << 40, 12);
+        let all = e.to_vec();
+        let at = |at: usize| all[at..at + 4].to_vec();
+        assert_eq!((at(0), at(first), at(second)), (vec![0, 0, 0, 8], vec![0, 0, 0, 9], vec![0, 0, 0, 10]));
+    }
+
+    #[test]
+    fn numbers_in_bulk() {
+        for endian in [Endian::Big, Endian::Little] {
+            let mut bulk = Encoder::new();
+            let mut single = Encoder::new();
+            bulk.set_endian(endian);
+            single.set_endian(endian);
+            bulk.write_u8(1);
+            single.write_u8(1);
+            bulk.write_slice(&[1.5f64, -2.0]);
+            single.write_f64(1.5);
+            single.write_f64(-2.0);
+            bulk.write_slice::<i64>(&[]);
+            bulk.write_slice(&[1i16, -1]);
+            single.write_i16(1);
+            single.write_i16(-1);
+            assert_eq!(bulk.into_buffer(), single.into_buffer());
+        }
+    }
+
+    #[test]
+    fn counts_and_bounds() {
+        let mut e = Encoder::new();
+        assert_eq!(e.write_len(usize::MAX), Err(CdrError::TooLong));
+        assert_eq!(e.write_len_bounded(4, 3), Err(CdrError::SequenceOverBound));
+        assert_eq!(e.write_len_bounded(3, 3), Ok(()));
+    }
+}

@@ -1,0 +1,85 @@
+//! Common Data Representation: IDL values as octets (CORBA 3.0.3 section 15.3).
+//!
+//! Every primitive is aligned to its size, counted from an origin: octet 0 of the GIOP header, or the byte-order octet
+//! of an encapsulation. Either order of octets may come; the sender's is announced and the receiver swaps.
+//!
+//! | type | octets | alignment | form |
+//! |---|---|---|---|
+//! | octet, char, boolean | 1 | 1 | |
+//! | short, unsigned short | 2 | 2 | two's complement |
+//! | long, unsigned long, enum, float | 4 | 4 | an enum is the position of its member, from 0 |
+//! | long long, unsigned long long, double | 8 | 8 | |
+//! | long double | 16 | 8 | IEEE quad |
+//! | wchar | | | see [`codeset`](crate::codeset) |
+//! | fixed\<d,s\> | d / 2 + 1 | 1 | packed decimal, last half-octet C (not negative) or D |
+//! | string | 4 + n | 4 | unsigned long n, octets, NUL; n counts the NUL |
+//! | wstring | | 4 | see [`codeset`](crate::codeset) |
+//! | sequence | 4 + ... | 4 | unsigned long count, elements; no padding after a count of 0 |
+//! | array, struct, exception | | | elements or members in order, nothing else |
+//! | union | | | discriminator, then the selected member if any |
+//! | encapsulation | 4 + n | 4 | unsigned long n, byte-order octet, values aligned from that octet |
+//!
+//! Octets in alignment gaps are written as 0 and never looked at.
+
+mod decoder;
+mod encoder;
+mod error;
+mod fixed;
+mod octets;
+mod primitive;
+mod scratch;
+mod text;
+mod value;
+
+pub use decoder::Decoder;
+pub use encoder::{Encoder, Mark};
+pub use error::CdrError;
+pub use octets::Octets;
+pub use primitive::Primitive;
+pub use scratch::Scratch;
+pub use value::Cdr;
+
+pub(crate) use error::truncated;
+
+/// From this many octets on, an octet sequence is not copied into the encoder's buffer but sent from where it is.
+/// Below it, the copy costs less than one more segment in the vectored write.
+pub const BORROW_THRESHOLD: usize = 4096;
+
+/// Segments that one message may have beside the encoder's buffer; further octets are copied.
+pub const MAX_SEGMENTS: usize = 8;
+
+/// The order of the octets of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Endian {
+    /// Most significant octet first; 0 in a byte-order octet.
+    Big,
+    /// Least significant octet first; 1 in a byte-order octet.
+    Little,
+}
+
+impl Endian {
+    /// The order of this machine.
+    pub const NATIVE: Endian = if cfg!(target_endian = "big") { Endian::Big } else { Endian::Little };
+
+    /// The order that a byte-order octet or the flags of a GIOP header announce.
+    #[inline]
+    #[must_use]
+    pub const fn from_flag(octet: u8) -> Endian {
+        if octet & 1 == 0 { Endian::Big } else { Endian::Little }
+    }
+
+    /// The byte-order octet.
+    #[inline]
+    #[must_use]
+    pub const fn flag(self) -> u8 {
+        match self {
+            Endian::Big => 0,
+            Endian::Little => 1,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn is_foreign(self) -> bool {
+        !matches!((self, Endian::NATIVE), (Endian::Big, Endian::Big) | (Endian::Little, Endian::Little))
+    }
+}

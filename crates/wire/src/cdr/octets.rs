@@ -1,0 +1,196 @@
+//! Octet sequences that own what they show.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use super::BORROW_THRESHOLD;
+
+/// Owned octets: a part of a shared receive buffer, or a vector of their own.
+///
+/// Clones share from [`BORROW_THRESHOLD`] octets on, and copy below it. A part of a receive buffer keeps the whole
+/// buffer alive; [`into_vec`](Octets::into_vec) lets it go.
+#[derive(Clone)]
+pub struct Octets(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    /// Fewer than `BORROW_THRESHOLD` octets (or the last owner of more).
+    Own(Vec<u8>),
+    /// Part of a vector.
+    Vector(Arc<Vec<u8>>, Range<usize>),
+    /// Part of a receive buffer.
+    Buffer(Arc<dyn AsRef<[u8]> + Send + Sync>, Range<usize>),
+}
+
+impl Octets {
+    /// No octets.
+    #[must_use]
+    pub const fn new() -> Octets {
+        Octets(Repr::Own(Vec::new()))
+    }
+
+    /// All octets of a shared buffer, which must show the same octets for as long as anyone holds it.
+    #[must_use]
+    pub fn shared(buffer: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Octets {
+        let len = (*buffer).as_ref().len();
+        Octets(Repr::Buffer(buffer, 0..len))
+    }
+
+    /// A copy of these octets.
+    #[must_use]
+    pub fn copy_from(octets: &[u8]) -> Octets {
+        Octets::from(octets.to_vec())
+    }
+
+    /// The octets.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Own(vector) => vector,
+            Repr::Vector(vector, range) => vector.get(range.clone()).unwrap_or_default(),
+            Repr::Buffer(buffer, range) => (**buffer).as_ref().get(range.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// A part of these octets, shared where possible; `None` if the range is not inside.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Option<Octets> {
+        let part = self.as_slice().get(range.clone())?;
+        Some(match &self.0 {
+            Repr::Own(_) => Octets::copy_from(part),
+            Repr::Vector(vector, whole) => {
+                Octets(Repr::Vector(Arc::clone(vector), whole.start + range.start..whole.start + range.end))
+            }
+            Repr::Buffer(buffer, whole) => {
+                Octets(Repr::Buffer(Arc::clone(buffer), whole.start + range.start..whole.start + range.end))
+            }
+        })
+    }
+
+    /// The part of these octets that `part` is, by its address: `None` if it is not a part of them, or if it would
+    /// have to be copied.
+    pub(crate) fn share(&self, part: &[u8]) -> Option<Octets> {
+        if let Repr::Own(_) = self.0 {
+            return None;
+        }
+        let start = part.as_ptr().addr().checked_sub(self.as_slice().as_ptr().addr())?;
+        self.part(start..start.checked_add(part.len())?)
+    }
+
+    /// The octets as a vector: without a copy if they are a whole vector that nobody else holds.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.0 {
+            Repr::Own(vector) => vector,
+            Repr::Vector(vector, range) if range == (0..vector.len()) => {
+                Arc::try_unwrap(vector).unwrap_or_else(|shared| shared.to_vec())
+            }
+            _ => self.as_slice().to_vec(),
+        }
+    }
+}
+
+impl Default for Octets {
+    fn default() -> Octets {
+        Octets::new()
+    }
+}
+
+impl Deref for Octets {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl AsRef<[u8]> for Octets {
+    fn as_ref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl From<Vec<u8>> for Octets {
+    fn from(vector: Vec<u8>) -> Octets {
+        if vector.len() < BORROW_THRESHOLD {
+            return Octets(Repr::Own(vector));
+        }
+        let range = 0..vector.len();
+        Octets(Repr::Vector(Arc::new(vector), range))
+    }
+}
+
+impl From<&[u8]> for Octets {
+    fn from(octets: &[u8]) -> Octets {
+        Octets::copy_from(octets)
+    }
+}
+
+impl From<Octets> for Vec<u8> {
+    fn from(octets: Octets) -> Vec<u8> {
+        octets.into_vec()
+    }
+}
+
+impl FromIterator<u8> for Octets {
+    fn from_iter<I: IntoIterator<Item = u8>>(octets: I) -> Octets {
+        Octets::from(Vec::from_iter(octets))
+    }
+}
+
+impl PartialEq for Octets {
+    fn eq(&self, other: &Octets) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Octets {}
+
+impl PartialEq<[u8]> for Octets {
+    fn eq(&self, other: &[u8]) -> bool {
+        self.as_slice() == other
+    }
+}
+
+impl std::hash::Hash for Octets {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.as_slice().hash(state);
+    }
+}
+
+impl fmt::Debug for Octets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_slice(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_of_large_octets_share_and_the_last_one_is_taken_without_a_copy() {
+        let octets = Octets::from(vec![7; BORROW_THRESHOLD]);
+        let address = octets.as_ptr();
+        let clone = octets.clone();
+        assert_eq!(clone.as_ptr(), address);
+        drop(octets);
+        let vector = clone.into_vec();
+        assert_eq!(vector.as_ptr(), address);
+    }
+
+    #[test]
+    fn parts_of_a_receive_buffer_share_it() {
+        let buffer: Arc<dyn AsRef<[u8]> + Send + Sync> = Arc::new(vec![1u8, 2, 3, 4, 5]);
+        let whole = Octets::shared(Arc::clone(&buffer));
+        let part = whole.part(1..4).unwrap();
+        assert_eq!(part, *[2, 3, 4].as_slice());
+        assert_eq!(part.part(1..2).unwrap(), *[3].as_slice());
+        assert_eq!(part.part(2..4), None);
+        assert_eq!(whole.share(&whole[3..]).unwrap().as_ptr(), whole[3..].as_ptr());
+        assert_eq!(whole.share(&[1, 2]), None);
+        assert_eq!(part.into_vec(), [2, 3, 4]);
+        assert_eq!(Octets::default().into_vec(), Vec::<u8>::new());
+    }
+}

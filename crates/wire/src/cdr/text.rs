@@ -1,0 +1,530 @@
+//! Characters and strings, narrow and wide, converted from and to the transmission code sets.
+
+use std::borrow::Cow;
+
+use bumpalo::Bump;
+use bumpalo::collections::String as BumpString;
+
+use super::{CdrError, Decoder, Encoder, Endian};
+use crate::codeset::{CharSet, WideOrder, WideSet};
+use crate::giop::Version;
+
+impl Encoder<'_> {
+    /// Writes a char: one octet of the code set for char.
+    ///
+    /// # Errors
+    /// [`CdrError::NotInCodeSet`] for a character that is not one octet there.
+    pub fn write_char(&mut self, value: char) -> Result<(), CdrError> {
+        let octet = u8::try_from(value).map_err(|_| CdrError::NotInCodeSet)?;
+        if octet >= 0x80 && self.code_sets().char == CharSet::Utf8 {
+            return Err(CdrError::NotInCodeSet);
+        }
+        self.write_u8(octet);
+        Ok(())
+    }
+
+    /// Writes a string in the code set for char.
+    ///
+    /// # Errors
+    /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::TooLong`].
+    #[inline]
+    pub fn write_str(&mut self, value: &str) -> Result<(), CdrError> {
+        self.write_bounded_str(value, u32::MAX)
+    }
+
+    /// Writes a bounded string. The bound counts octets as sent, which in ISO 8859-1 are characters.
+    ///
+    /// # Errors
+    /// [`CdrError::StringOverBound`], and those of [`write_str`](Encoder::write_str).
+    pub fn write_bounded_str(&mut self, value: &str, bound: u32) -> Result<(), CdrError> {
+        if self.code_sets().char == CharSet::Latin1 && !value.is_ascii() {
+            return self.write_converted(value, bound);
+        }
+        self.write_terminated(value.as_bytes(), bound)
+    }
+
+    /// Writes a string that is never converted: an operation name, a repository id, a host. Characters beyond
+    /// ISO 8859-1 are an error.
+    ///
+    /// # Errors
+    /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::TooLong`].
+    pub fn write_latin1_str(&mut self, value: &str) -> Result<(), CdrError> {
+        if value.is_ascii() {
+            self.write_terminated(value.as_bytes(), u32::MAX)
+        } else {
+            self.write_converted(value, u32::MAX)
+        }
+    }
+
+    #[inline]
+    fn write_terminated(&mut self, octets: &[u8], bound: u32) -> Result<(), CdrError> {
+        if octets.contains(&0) {
+            return Err(CdrError::NulInString);
+        }
+        if octets.len() > bound as usize {
+            return Err(CdrError::StringOverBound);
+        }
+        self.write_len(octets.len() + 1)?;
+        self.write_raw(octets);
+        self.write_u8(0);
+        Ok(())
+    }
+
+    /// Writes text beyond ASCII in ISO 8859-1.
+    #[cold]
+    fn write_converted(&mut self, value: &str, bound: u32) -> Result<(), CdrError> {
+        let len = value.chars().count();
+        if len > bound as usize {
+            return Err(CdrError::StringOverBound);
+        }
+        self.write_len(len + 1)?;
+        self.buffer_mut().reserve(len + 1);
+        for character in value.chars() {
+            match u8::try_from(character) {
+                Ok(0) => return Err(CdrError::NulInString),
+                Ok(octet) => self.buffer_mut().push(octet),
+                Err(_) => return Err(CdrError::NotInCodeSet),
+            }
+        }
+        self.write_u8(0);
+        Ok(())
+    }
+
+    /// Whether wide data may be written here.
+    fn check_wide(&self) -> Result<(), CdrError> {
+        match (self.version(), self.code_sets().wchar, self.from_server()) {
+            (Version::GIOP_1_0, _, false) => Err(CdrError::WideFromClient),
+            (Version::GIOP_1_0, _, true) => Err(CdrError::WideFromServer),
+            (_, WideSet::None, false) => Err(CdrError::NoWideSetInReference),
+            (_, WideSet::None, true) => Err(CdrError::NoWideSet),
+            (_, WideSet::Utf16, _) => Ok(()),
+        }
+    }
+
+    /// The order of UTF-16 in GIOP 1.2.
+    fn wide_order(&self) -> Endian {
+        match self.code_sets().wide_order {
+            WideOrder::Standard => Endian::Big,
+            WideOrder::Sender => self.endian(),
+        }
+    }
+
+    /// Writes a wchar.
+    ///
+    /// # Errors
+    /// [`CdrError::NotInCodeSet`] for a character beyond the basic plane, which UTF-16 has as two; wide data that
+    /// cannot be sent: [`CdrError::WideFromClient`], [`CdrError::WideFromServer`], [`CdrError::NoWideSet`],
+    /// [`CdrError::NoWideSetInReference`].
+    pub fn write_wchar(&mut self, value: char) -> Result<(), CdrError> {
+        self.check_wide()?;
+        let unit = u16::try_from(u32::from(value)).map_err(|_| CdrError::NotInCodeSet)?;
+        if self.version() == Version::GIOP_1_1 {
+            self.write_u16(unit);
+        } else {
+            self.write_u8(2);
+            self.write_raw(&ordered(unit, self.wide_order()));
+        }
+        Ok(())
+    }
+
+    /// Writes a wstring.
+    ///
+    /// # Errors
+    /// [`CdrError::NulInString`], [`CdrError::TooLong`], and for wide data that cannot be sent those of
+    /// [`write_wchar`](Encoder::write_wchar).
+    pub fn write_wstr(&mut self, value: &str) -> Result<(), CdrError> {
+        self.write_bounded_wstr(value, u32::MAX)
+    }
+
+    /// Writes a bounded wstring. The bound counts UTF-16 code units.
+    ///
+    /// # Errors
+    /// [`CdrError::StringOverBound`], and those of [`write_wstr`](Encoder::write_wstr).
+    pub fn write_bounded_wstr(&mut self, value: &str, bound: u32) -> Result<(), CdrError> {
+        self.check_wide()?;
+        if value.as_bytes().contains(&0) {
+            return Err(CdrError::NulInString);
+        }
+        let old = self.version() == Version::GIOP_1_1;
+        let order = if old { self.endian() } else { self.wide_order() };
+        self.write_u32(0);
+        let start = self.buffer_mut().len();
+        self.buffer_mut().reserve(value.len() * 2);
+        let mut units = 0usize;
+        for unit in value.encode_utf16() {
+            units += 1;
+            self.buffer_mut().extend_from_slice(&ordered(unit, order));
+        }
+        if units > bound as usize {
+            return Err(CdrError::StringOverBound);
+        }
+        let count = if old {
+            self.write_raw(&[0; 2]);
+            units + 1
+        } else {
+            units * 2
+        };
+        self.patch_at_buffer(start - 4, u32::try_from(count).map_err(|_| CdrError::TooLong)?);
+        Ok(())
+    }
+}
+
+#[inline]
+fn ordered(unit: u16, order: Endian) -> [u8; 2] {
+    match order {
+        Endian::Big => unit.to_be_bytes(),
+        Endian::Little => unit.to_le_bytes(),
+    }
+}
+
+impl<'m> Decoder<'m> {
+    /// Reads a char.
+    ///
+    /// # Errors
+    /// [`CdrError::NotInCodeSet`] for an octet that is no character there, [`CdrError::Truncated`].
+    pub fn read_char(&mut self) -> Result<char, CdrError> {
+        let octet = self.read_u8()?;
+        if octet >= 0x80 && self.code_sets().char == CharSet::Utf8 {
+            return Err(CdrError::NotInCodeSet);
+        }
+        Ok(char::from(octet))
+    }
+
+    /// Reads the octets of a string without its NUL, as they are.
+    ///
+    /// Length 0, which some ORBs send for an empty string, is taken as that.
+    ///
+    /// # Errors
+    /// [`CdrError::StringNotTerminated`], [`CdrError::OverLimit`], [`CdrError::Truncated`].
+    #[inline]
+    pub fn read_str_octets(&mut self) -> Result<&'m [u8], CdrError> {
+        let len = self.read_u32()?;
+        if len > self.limits().string_length {
+            return Err(CdrError::OverLimit);
+        }
+        match self.read_raw(len as usize)? {
+            [octets @ .., 0] => Ok(octets),
+            [] => Ok(&[]),
+            _ => Err(CdrError::StringNotTerminated),
+        }
+    }
+
+    /// Reads a string: in place if its octets are UTF-8 already, which in ISO 8859-1 means ASCII, else converted into the
+    /// arena. NUL inside is taken as it is.
+    ///
+    /// # Errors
+    /// [`CdrError::NotInCodeSet`] for octets that are no text, [`CdrError::NoScratch`] if conversion is needed and there is
+    /// no arena, and those of [`read_str_octets`](Decoder::read_str_octets).
+    #[inline]
+    pub fn read_str(&mut self) -> Result<&'m str, CdrError> {
+        let octets = self.read_str_octets()?;
+        self.borrowed_text(octets, self.code_sets().char)
+    }
+
+    /// Reads a bounded string. The bound counts octets as sent.
+    ///
+    /// # Errors
+    /// [`CdrError::StringOverBound`], and those of [`read_str`](Decoder::read_str).
+    pub fn read_bounded_str(&mut self, bound: u32) -> Result<&'m str, CdrError> {
+        let octets = self.bounded_octets(bound)?;
+        self.borrowed_text(octets, self.code_sets().char)
+    }
+
+    /// Reads a string to keep.
+    ///
+    /// # Errors
+    /// [`CdrError::NotInCodeSet`], and those of [`read_str_octets`](Decoder::read_str_octets).
+    #[inline]
+    pub fn read_string(&mut self) -> Result<String, CdrError> {
+        let octets = self.read_str_octets()?;
+        text(octets, self.code_sets().char).map(Cow::into_owned)
+    }
+
+    /// Reads a bounded string to keep.
+    ///
+    /// # Errors
+    /// [`CdrError::StringOverBound`], and those of [`read_string`](Decoder::read_string).
+    pub fn read_bounded_string(&mut self, bound: u32) -> Result<String, CdrError> {
+        let octets = self.bounded_octets(bound)?;
+        text(octets, self.code_sets().char).map(Cow::into_owned)
+    }
+
+    /// Reads a string that is never converted (ISO 8859-1): a repository id, a host, the name of a TypeCode.
+    ///
+    /// # Errors
+    /// Those of [`read_str_octets`](Decoder::read_str_octets).
+    pub fn read_latin1_string(&mut self) -> Result<String, CdrError> {
+        let octets = self.read_str_octets()?;
+        text(octets, CharSet::Latin1).map(Cow::into_owned)
+    }
+
+    fn bounded_octets(&mut self, bound: u32) -> Result<&'m [u8], CdrError> {
+        let octets = self.read_str_octets()?;
+        if octets.len() > bound as usize { Err(CdrError::StringOverBound) } else { Ok(octets) }
+    }
+
+    #[inline]
+    fn borrowed_text(&self, octets: &'m [u8], set: CharSet) -> Result<&'m str, CdrError> {
+        match text(octets, set)? {
+            Cow::Borrowed(text) => Ok(text),
+            Cow::Owned(converted) => Ok(self.bump()?.alloc_str(&converted)),
+        }
+    }
+
+    fn bump(&self) -> Result<&'m Bump, CdrError> {
+        Ok(self.scratch().ok_or(CdrError::NoScratch)?.bump())
+    }
+
+    fn check_wide(&self) -> Result<(), CdrError> {
+        match (self.version(), self.code_sets().wchar, self.from_server()) {
+            (Version::GIOP_1_0, _, false) => Err(CdrError::WideFromClient),
+            (Version::GIOP_1_0, _, true) => Err(CdrError::WideFromServer),
+            (_, WideSet::None, _) => Err(CdrError::NoWideSet),
+            (_, WideSet::Utf16, _) => Ok(()),
+        }
+    }
+
+    /// Reads a wchar.
+    ///
+    /// # Errors
+    /// [`CdrError::WideLength`] for a length that is none of one character, [`CdrError::NotInCodeSet`] for half of a
+    /// surrogate pair; [`CdrError::WideFromClient`], [`CdrError::WideFromServer`], [`CdrError::NoWideSet`] where none
+    /// may come; [`CdrError::Truncated`].
+    pub fn read_wchar(&mut self) -> Result<char, CdrError> {
+        self.check_wide()?;
+        let unit = if self.version() == Version::GIOP_1_1 {
+            self.read_u16()?
+        } else {
+            let len = self.read_u8()?;
+            let octets = self.read_raw(usize::from(len))?;
+            let (octets, order) = self.without_mark(octets);
+            let unit: [u8; 2] = octets.try_into().map_err(|_| CdrError::WideLength)?;
+            in_order(unit, order)
+        };
+        char::from_u32(u32::from(unit)).ok_or(CdrError::NotInCodeSet)
+    }
+
+    /// The octets behind a byte-order mark, and their order.
+    fn without_mark<'o>(&self, octets: &'o [u8]) -> (&'o [u8], Endian) {
+        match (octets, self.code_sets().wide_order) {
+            ([0xfe, 0xff, text @ ..], _) => (text, Endian::Big),
+            ([0xff, 0xfe, text @ ..], _) => (text, Endian::Little),
+            (text, WideOrder::Standard) => (text, Endian::Big),
+            (text, WideOrder::Sender) => (text, self.endian()),
+        }
+    }
+
+    /// The code units of a wstring as octets, without mark and terminator, and their order.
+    fn wide_octets(&mut self, bound: u32) -> Result<(&'m [u8], Endian), CdrError> {
+        self.check_wide()?;
+        let len = self.read_u32()?;
+        if len > self.limits().string_length {
+            return Err(CdrError::OverLimit);
+        }
+        let (octets, order) = if self.version() == Version::GIOP_1_1 {
+            let octets = self.read_raw(len as usize * 2)?;
+            match octets {
+                [] => (octets, self.endian()),
+                [units @ .., 0, 0] => (units, self.endian()),
+                _ => return Err(CdrError::StringNotTerminated),
+            }
+        } else {
+            let octets = self.read_raw(len as usize)?;
+            self.without_mark(octets)
+        };
+        if !octets.len().is_multiple_of(2) {
+            return Err(CdrError::WideLength);
+        }
+        if octets.len() / 2 > bound as usize { Err(CdrError::StringOverBound) } else { Ok((octets, order)) }
+    }
+
+    /// Reads a wstring into the arena.
+    ///
+    /// # Errors
+    /// [`CdrError::NoScratch`], and those of [`read_wstring`](Decoder::read_wstring).
+    pub fn read_wstr(&mut self) -> Result<&'m str, CdrError> {
+        self.read_bounded_wstr(u32::MAX)
+    }
+
+    /// Reads a bounded wstring into the arena. The bound counts UTF-16 code units.
+    ///
+    /// # Errors
+    /// [`CdrError::StringOverBound`], and those of [`read_wstr`](Decoder::read_wstr).
+    pub fn read_bounded_wstr(&mut self, bound: u32) -> Result<&'m str, CdrError> {
+        let (octets, order) = self.wide_octets(bound)?;
+        let mut text = BumpString::with_capacity_in(octets.len(), self.bump()?);
+        for character in characters(octets, order) {
+            text.push(character?);
+        }
+        Ok(text.into_bump_str())
+    }
+
+    /// Reads a wstring to keep.
+    ///
+    /// # Errors
+    /// [`CdrError::NotInCodeSet`] for octets that are not UTF-16, [`CdrError::WideLength`] for an odd number of them,
+    /// [`CdrError::StringNotTerminated`], [`CdrError::OverLimit`], [`CdrError::Truncated`]; where no wide data may come those
+    /// of [`read_wchar`](Decoder::read_wchar).
+    pub fn read_wstring(&mut self) -> Result<String, CdrError> {
+        self.read_bounded_wstring(u32::MAX)
+    }
+
+    /// Reads a bounded wstring to keep.
+    ///
+    /// # Errors
+    /// [`CdrError::StringOverBound`], and those of [`read_wstring`](Decoder::read_wstring).
+    pub fn read_bounded_wstring(&mut self, bound: u32) -> Result<String, CdrError> {
+        let (octets, order) = self.wide_octets(bound)?;
+        characters(octets, order).collect()
+    }
+}
+
+#[inline]
+fn in_order(unit: [u8; 2], order: Endian) -> u16 {
+    match order {
+        Endian::Big => u16::from_be_bytes(unit),
+        Endian::Little => u16::from_le_bytes(unit),
+    }
+}
+
+fn characters(octets: &[u8], order: Endian) -> impl Iterator<Item = Result<char, CdrError>> {
+    let units = octets.chunks_exact(2).filter_map(|unit| unit.first_chunk()).map(move |unit| in_order(*unit, order));
+    char::decode_utf16(units).map(|character| character.map_err(|_| CdrError::NotInCodeSet))
+}
+
+/// Octets of a code set as text, converted only where they are not UTF-8 already.
+#[inline]
+pub(crate) fn text(octets: &[u8], set: CharSet) -> Result<Cow<'_, str>, CdrError> {
+    if set == CharSet::Latin1 && !octets.is_ascii() {
+        return Ok(Cow::Owned(octets.iter().map(|octet| char::from(*octet)).collect()));
+    }
+    std::str::from_utf8(octets).map(Cow::Borrowed).map_err(|_| CdrError::NotInCodeSet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CodeSets, Limits, Scratch};
+
+    fn encoder(version: Version, code_sets: CodeSets, endian: Endian) -> Encoder<'static> {
+        let mut e = Encoder::new();
+        e.set_version(version);
+        e.set_code_sets(code_sets);
+        e.set_endian(endian);
+        e
+    }
+
+    #[test]
+    fn strings_count_octets_and_the_nul() {
+        let mut e = encoder(Version::GIOP_1_2, CodeSets::UTF8_UTF16, Endian::Big);
+        e.write_str("é").unwrap();
+        assert_eq!(e.into_buffer(), [0, 0, 0, 3, 0xc3, 0xa9, 0]);
+        let mut e = encoder(Version::GIOP_1_2, CodeSets::DEFAULT, Endian::Big);
+        e.write_str("é").unwrap();
+        e.write_bounded_str("é", 1).unwrap();
+        let octets = e.to_vec();
+        assert_eq!(octets, [0, 0, 0, 2, 0xe9, 0, 0, 0, 0, 0, 0, 2, 0xe9, 0]);
+        let scratch = Scratch::new();
+        let mut d = Decoder::new(&octets, Endian::Big).with_scratch(&scratch);
+        assert_eq!((d.read_str(), d.read_string()), (Ok("é"), Ok("é".to_owned())));
+        assert_eq!(Decoder::new(&octets, Endian::Big).read_str(), Err(CdrError::NoScratch));
+        assert_eq!(e.write_str("€"), Err(CdrError::NotInCodeSet));
+        assert_eq!(e.write_str("a\0"), Err(CdrError::NulInString));
+        assert_eq!(e.write_str("é\0"), Err(CdrError::NulInString));
+        assert_eq!(e.write_bounded_str("abc", 2), Err(CdrError::StringOverBound));
+        assert_eq!(e.write_bounded_str("éé", 1), Err(CdrError::StringOverBound));
+    }
+
+    #[test]
+    fn received_strings_that_break_a_rule() {
+        let read = |octets: &[u8]| Decoder::new(octets, Endian::Big).read_string();
+        assert_eq!(read(&[0, 0, 0, 0]), Ok(String::new()));
+        assert_eq!(read(&[0, 0, 0, 1, 0]), Ok(String::new()));
+        assert_eq!(read(&[0, 0, 0, 1, b'a']), Err(CdrError::StringNotTerminated));
+        assert_eq!(read(&[0, 0, 0, 9, b'a', 0]), Err(CdrError::Truncated));
+        let utf8 = |octets| Decoder::new(octets, Endian::Big).with_code_sets(CodeSets::UTF8_UTF16).read_string();
+        assert_eq!(utf8(&[0, 0, 0, 2, 0xff, 0]), Err(CdrError::NotInCodeSet));
+        let limits = Limits { string_length: 1, ..Limits::default() };
+        let mut d = Decoder::new(&[0, 0, 0, 2, b'a', 0], Endian::Big).with_limits(&limits);
+        assert_eq!(d.read_str(), Err(CdrError::OverLimit));
+        let mut d = Decoder::new(&[0, 0, 0, 2, b'a', 0], Endian::Big);
+        assert_eq!(d.read_bounded_str(0), Err(CdrError::StringOverBound));
+    }
+
+    #[test]
+    fn chars_are_one_octet() {
+        let mut e = encoder(Version::GIOP_1_2, CodeSets::UTF8_UTF16, Endian::Big);
+        assert_eq!((e.write_char('a'), e.write_char('é')), (Ok(()), Err(CdrError::NotInCodeSet)));
+        let mut e = encoder(Version::GIOP_1_2, CodeSets::DEFAULT, Endian::Big);
+        assert_eq!((e.write_char('é'), e.write_char('€')), (Ok(()), Err(CdrError::NotInCodeSet)));
+        let octets = e.into_buffer();
+        assert_eq!(Decoder::new(&octets, Endian::Big).read_char(), Ok('é'));
+        let mut d = Decoder::new(&octets, Endian::Big).with_code_sets(CodeSets::UTF8_UTF16);
+        assert_eq!(d.read_char(), Err(CdrError::NotInCodeSet));
+    }
+
+    #[test]
+    fn wide_text_of_giop_1_2_is_big_endian_without_a_mark() {
+        let mut e = encoder(Version::GIOP_1_2, CodeSets::LATIN1_UTF16, Endian::Little);
+        e.write_wstr("h€").unwrap();
+        e.write_wchar('€').unwrap();
+        e.write_wstr("").unwrap();
+        let octets = e.into_buffer();
+        assert_eq!(octets, [4, 0, 0, 0, 0, 0x68, 0x20, 0xac, 2, 0x20, 0xac, 0, 0, 0, 0, 0]);
+        let scratch = Scratch::new();
+        let mut d = Decoder::new(&octets, Endian::Little).with_code_sets(CodeSets::LATIN1_UTF16).with_scratch(&scratch);
+        assert_eq!((d.read_wstr(), d.read_wchar(), d.read_wstring()), (Ok("h€"), Ok('€'), Ok(String::new())));
+    }
+
+    #[test]
+    fn byte_order_marks_are_followed_and_removed() {
+        let octets = [0, 0, 0, 6, 0xff, 0xfe, 0x68, 0, 0xac, 0x20, 4, 0xfe, 0xff, 0x20, 0xac, 0, 0, 0, 0, 2, 0x68, 0];
+        let sets = CodeSets { wide_order: WideOrder::Sender, ..CodeSets::LATIN1_UTF16 };
+        for sets in [sets, CodeSets::LATIN1_UTF16] {
+            let mut d = Decoder::new(&octets, Endian::Big).with_code_sets(sets);
+            assert_eq!((d.read_wstring().unwrap().as_str(), d.read_wchar()), ("h€", Ok('€')));
+        }
+    }
+
+    #[test]
+    fn a_peer_that_sends_its_own_order_is_understood_if_it_is_known() {
+        let sets = CodeSets { wide_order: WideOrder::Sender, ..CodeSets::LATIN1_UTF16 };
+        let mut e = encoder(Version::GIOP_1_2, sets, Endian::Little);
+        e.write_wstr("h").unwrap();
+        let octets = e.into_buffer();
+        assert_eq!(octets, [2, 0, 0, 0, 0x68, 0]);
+        assert_eq!(Decoder::new(&octets, Endian::Little).with_code_sets(sets).read_wstring().unwrap(), "h");
+    }
+
+    #[test]
+    fn wide_text_of_giop_1_1_is_fixed_width_and_terminated() {
+        let mut e = encoder(Version::GIOP_1_1, CodeSets::LATIN1_UTF16, Endian::Little);
+        e.write_u8(1);
+        e.write_wchar('h').unwrap();
+        e.write_wstr("h€").unwrap();
+        let octets = e.into_buffer();
+        assert_eq!(octets, [1, 0, 0x68, 0, 3, 0, 0, 0, 0x68, 0, 0xac, 0x20, 0, 0]);
+        let d = Decoder::new(&octets, Endian::Little).with_version(Version::GIOP_1_1).at(1);
+        let mut d = d.with_code_sets(CodeSets::LATIN1_UTF16);
+        assert_eq!((d.read_wchar(), d.read_wstring().unwrap().as_str()), (Ok('h'), "h€"));
+    }
+
+    #[test]
+    fn wide_data_where_there_is_none() {
+        let mut e = encoder(Version::GIOP_1_0, CodeSets::LATIN1_UTF16, Endian::Big);
+        assert_eq!(e.write_wchar('a'), Err(CdrError::WideFromClient));
+        e.set_from_server(true);
+        assert_eq!(e.write_wstr("a"), Err(CdrError::WideFromServer));
+        e.set_version(Version::GIOP_1_2);
+        e.set_code_sets(CodeSets::DEFAULT);
+        assert_eq!(e.write_wstr("a"), Err(CdrError::NoWideSet));
+        e.set_from_server(false);
+        assert_eq!(e.write_wstr("a"), Err(CdrError::NoWideSetInReference));
+        assert_eq!(Decoder::new(&[0; 8], Endian::Big).read_wchar(), Err(CdrError::NoWideSet));
+        let read = |octets| Decoder::new(octets, Endian::Big).with_code_sets(CodeSets::LATIN1_UTF16);
+        assert_eq!(read(&[0, 0, 0, 1, 0]).read_wstring(), Err(CdrError::WideLength));
+        assert_eq!(read(&[0, 0, 0, 2, 0xd8, 0]).read_wstring(), Err(CdrError::NotInCodeSet));
+        assert_eq!(read(&[3, 0, 0, 2]).read_wchar(), Err(CdrError::WideLength));
+        assert_eq!(read(&[0, 0, 0, 4, 0, 1, 0, 2]).read_bounded_wstring(1), Err(CdrError::StringOverBound));
+    }
+}

@@ -1,0 +1,265 @@
+//! Types that know how they are encoded.
+
+use super::{CdrError, Decoder, Encoder, Octets};
+
+/// A type with one CDR form.
+///
+/// `char` and `String` are what both the narrow and the wide IDL types map to; `String` here is the narrow string, and
+/// wide text and characters have their explicit calls on [`Encoder`] and [`Decoder`].
+pub trait Cdr: Sized {
+    /// Octets that a value has at least: what a count is checked with before elements are read.
+    const MIN_SIZE: usize;
+
+    /// Writes the value.
+    ///
+    /// # Errors
+    /// Where the value has no CDR form: see [`CdrError`].
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError>;
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// Where the octets are no value of this type: see [`CdrError`].
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError>;
+
+    /// Writes elements one after the other; numbers do it in bulk.
+    #[doc(hidden)]
+    fn encode_all(values: &[Self], e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        values.iter().try_for_each(|value| value.encode(e))
+    }
+
+    /// Reads that many elements, of which the count was checked; numbers do it in bulk.
+    #[doc(hidden)]
+    fn decode_many(len: usize, d: &mut Decoder<'_>) -> Result<Vec<Self>, CdrError> {
+        d.nested(|d| {
+            // Elements may be far larger in memory than on the wire: the vector grows as they come.
+            let mut values = Vec::with_capacity(len.min(1024));
+            for _ in 0..len {
+                values.push(Self::decode(d)?);
+            }
+            Ok(values)
+        })
+    }
+
+    /// Reads an array; numbers do it in bulk.
+    #[doc(hidden)]
+    fn decode_array<const N: usize>(d: &mut Decoder<'_>) -> Result<[Self; N], CdrError> {
+        let mut failure = Ok(());
+        let values: [Option<Self>; N] = std::array::from_fn(|_| {
+            failure.ok()?;
+            Self::decode(d).map_err(|error| failure = Err(error)).ok()
+        });
+        failure?;
+        Ok(values.map(|value| match value {
+            Some(value) => value,
+            None => unreachable!("a missing element is a failure"),
+        }))
+    }
+}
+
+macro_rules! primitives {
+    ($($number:ty: $write:ident $read:ident,)*) => {$(
+        impl Cdr for $number {
+            const MIN_SIZE: usize = size_of::<$number>();
+
+            #[inline]
+            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+                e.$write(*self);
+                Ok(())
+            }
+
+            #[inline]
+            fn decode(d: &mut Decoder<'_>) -> Result<$number, CdrError> {
+                d.$read()
+            }
+
+            #[inline]
+            fn encode_all(values: &[$number], e: &mut Encoder<'_>) -> Result<(), CdrError> {
+                e.write_slice(values);
+                Ok(())
+            }
+
+            #[inline]
+            fn decode_many(len: usize, d: &mut Decoder<'_>) -> Result<Vec<$number>, CdrError> {
+                d.read_vec(len)
+            }
+
+            #[inline]
+            fn decode_array<const N: usize>(d: &mut Decoder<'_>) -> Result<[$number; N], CdrError> {
+                d.read_numbers()
+            }
+        }
+    )*};
+}
+
+primitives! {
+    u8: write_u8 read_u8,
+    i8: write_i8 read_i8,
+    u16: write_u16 read_u16,
+    i16: write_i16 read_i16,
+    u32: write_u32 read_u32,
+    i32: write_i32 read_i32,
+    u64: write_u64 read_u64,
+    i64: write_i64 read_i64,
+    f32: write_f32 read_f32,
+    f64: write_f64 read_f64,
+}
+
+impl Cdr for bool {
+    const MIN_SIZE: usize = 1;
+
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        e.write_bool(*self);
+        Ok(())
+    }
+
+    #[inline]
+    fn decode(d: &mut Decoder<'_>) -> Result<bool, CdrError> {
+        d.read_bool()
+    }
+
+    fn encode_all(values: &[bool], e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        e.write_bools(values);
+        Ok(())
+    }
+
+    fn decode_many(len: usize, d: &mut Decoder<'_>) -> Result<Vec<bool>, CdrError> {
+        Ok(d.read_raw(len)?.iter().map(|octet| *octet != 0).collect())
+    }
+}
+
+impl Cdr for String {
+    const MIN_SIZE: usize = 4;
+
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        e.write_str(self)
+    }
+
+    #[inline]
+    fn decode(d: &mut Decoder<'_>) -> Result<String, CdrError> {
+        d.read_string()
+    }
+}
+
+/// Large octets go beside the encoder's buffer as a shared clone; small ones are copied.
+impl Cdr for Octets {
+    const MIN_SIZE: usize = 4;
+
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        if self.len() < super::BORROW_THRESHOLD {
+            e.write_octets_copied(self)
+        } else {
+            e.write_octets_owned(self.clone())
+        }
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<Octets, CdrError> {
+        d.read_octets_owned()
+    }
+}
+
+impl<T: Cdr> Cdr for Vec<T> {
+    const MIN_SIZE: usize = 4;
+
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        e.write_len(self.len())?;
+        T::encode_all(self, e)
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<Vec<T>, CdrError> {
+        let len = d.read_len(T::MIN_SIZE)?;
+        T::decode_many(len, d)
+    }
+}
+
+impl<T: Cdr, const N: usize> Cdr for [T; N] {
+    const MIN_SIZE: usize = N * T::MIN_SIZE;
+
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        T::encode_all(self, e)
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<[T; N], CdrError> {
+        T::decode_array(d)
+    }
+}
+
+impl<T: Cdr, const N: usize> Cdr for Box<[T; N]> {
+    const MIN_SIZE: usize = N * T::MIN_SIZE;
+
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        T::encode_all(self.as_slice(), e)
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<Box<[T; N]>, CdrError> {
+        if d.remaining() < Self::MIN_SIZE {
+            return Err(CdrError::Truncated);
+        }
+        let values = T::decode_many(N, d)?.into_boxed_slice();
+        values.try_into().map_err(|_| CdrError::Truncated)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Endian;
+
+    fn round_trip<T: Cdr + PartialEq + std::fmt::Debug>(value: T) {
+        for endian in [Endian::Big, Endian::Little] {
+            let mut e = Encoder::new();
+            e.set_endian(endian);
+            e.write_u8(0xff);
+            value.encode(&mut e).unwrap();
+            assert!(e.len() > T::MIN_SIZE);
+            let octets = e.to_vec();
+            let mut d = Decoder::new(&octets, endian).at(1);
+            assert_eq!(T::decode(&mut d).unwrap(), value);
+            assert_eq!(d.remaining(), 0);
+            for len in 1..octets.len() {
+                assert!(T::decode(&mut Decoder::new(&octets[..len], endian).at(1)).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn every_implementation_round_trips() {
+        round_trip(-5i16);
+        round_trip(true);
+        round_trip(1.5f64);
+        round_trip("text".to_owned());
+        round_trip(vec![1i64, -2]);
+        round_trip(vec![true, false]);
+        round_trip(vec!["a".to_owned(), String::new()]);
+        round_trip([1u16, 2, 3]);
+        round_trip(["a".to_owned(), "b".to_owned()]);
+        round_trip(Box::new([[1u32, 2], [3, 4]]));
+        round_trip(Octets::from(vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn a_count_far_beyond_the_message_allocates_nothing() {
+        let octets = [0xff; 64];
+        assert_eq!(Vec::<String>::decode(&mut Decoder::new(&octets, Endian::Big)), Err(CdrError::CountOverRest));
+        assert_eq!(Box::<[u64; 1 << 24]>::decode(&mut Decoder::new(&octets, Endian::Big)), Err(CdrError::Truncated));
+    }
+
+    #[test]
+    fn recursive_types_stop_at_the_nesting_limit() {
+        #[derive(Debug)]
+        struct Node(#[expect(dead_code, reason = "read by Debug")] Vec<Node>);
+        impl Cdr for Node {
+            const MIN_SIZE: usize = 4;
+            fn encode(&self, _: &mut Encoder<'_>) -> Result<(), CdrError> {
+                Ok(())
+            }
+            fn decode(d: &mut Decoder<'_>) -> Result<Node, CdrError> {
+                Vec::decode(d).map(Node)
+            }
+        }
+        let octets = [0, 0, 0, 1].repeat(1 << 16);
+        assert_eq!(Node::decode(&mut Decoder::new(&octets, Endian::Big)).unwrap_err(), CdrError::TooDeep);
+    }
+}

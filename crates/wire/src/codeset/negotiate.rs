@@ -1,0 +1,162 @@
+//! The client's choice of transmission code sets (CORBA 3.0.3 section 13.10.2.6).
+
+use super::{CharSet, CodeSets, WideOrder, WideSet, id};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
+
+/// What one side knows for char, or for wchar: its own code set and those that it converts from and to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct CodeSetComponent {
+    /// Number of the native code set, 0 for none.
+    pub native: u32,
+    /// Numbers of the conversion code sets, best first.
+    pub conversion: Vec<u32>,
+}
+
+/// What one side knows: the content of TAG_CODE_SETS (component 1).
+///
+/// ```text
+/// component_data, an encapsulation:
+///   0 byte order | 4 unsigned long native | unsigned long n, n x unsigned long     for char
+///                |   unsigned long native | unsigned long n, n x unsigned long     for wchar
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct CodeSetInfo {
+    /// For char and string.
+    pub char: CodeSetComponent,
+    /// For wchar and wstring.
+    pub wchar: CodeSetComponent,
+}
+
+impl CodeSetInfo {
+    /// What this ORB knows: `native` and the other of ISO 8859-1 and UTF-8 for char, UTF-16 for wchar.
+    #[must_use]
+    pub fn own(native: CharSet) -> CodeSetInfo {
+        let other = match native {
+            CharSet::Latin1 => CharSet::Utf8,
+            CharSet::Utf8 => CharSet::Latin1,
+        };
+        CodeSetInfo {
+            char: CodeSetComponent { native: native.id(), conversion: vec![other.id()] },
+            wchar: CodeSetComponent { native: id::UTF_16, conversion: Vec::new() },
+        }
+    }
+
+    /// Reads the component's data.
+    ///
+    /// # Errors
+    /// [`CdrError`] where it is malformed.
+    pub fn parse(data: &[u8]) -> Result<CodeSetInfo, CdrError> {
+        CodeSetInfo::decode(&mut Decoder::for_encapsulation(data)?)
+    }
+}
+
+impl Cdr for CodeSetComponent {
+    const MIN_SIZE: usize = 8;
+
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        e.write_u32(self.native);
+        self.conversion.encode(e)
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<CodeSetComponent, CdrError> {
+        Ok(CodeSetComponent { native: d.read_u32()?, conversion: Vec::decode(d)? })
+    }
+}
+
+impl Cdr for CodeSetInfo {
+    const MIN_SIZE: usize = 16;
+
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        self.char.encode(e)?;
+        self.wchar.encode(e)
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<CodeSetInfo, CdrError> {
+        Ok(CodeSetInfo { char: CodeSetComponent::decode(d)?, wchar: CodeSetComponent::decode(d)? })
+    }
+}
+
+/// No transmission code set for char can be agreed on: CODESET_INCOMPATIBLE minor 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incompatible;
+
+/// The transmission code sets of a new connection, as the client chooses them from what it is and what the server's
+/// reference says. For each kind, in this order: the native set of both; the server's native set, if the client converts;
+/// the client's native set, if the server converts; the first of the server's conversion sets that the client has; UTF-8, or
+/// UTF-16, which everybody must be able to fall back to. A server without sets for wchar gets none.
+///
+/// Native sets count as compatible (the condition of the fall-back) unless the server names none for char: whether their
+/// characters overlap is not in the reference, and a server that cannot fall back refuses with CODESET_INCOMPATIBLE minor 2.
+///
+/// # Errors
+/// [`Incompatible`] if the server names no set at all for char.
+pub fn negotiate(client: &CodeSetInfo, server: &CodeSetInfo, wide_order: WideOrder) -> Result<CodeSets, Incompatible> {
+    let char = choose(&client.char, &server.char, id::UTF_8).and_then(CharSet::from_id).ok_or(Incompatible)?;
+    let wchar = choose(&client.wchar, &server.wchar, id::UTF_16).and_then(WideSet::from_id).unwrap_or(WideSet::None);
+    Ok(CodeSets { char, wchar, wide_order })
+}
+
+fn choose(client: &CodeSetComponent, server: &CodeSetComponent, fall_back: u32) -> Option<u32> {
+    if (server.native == 0 && server.conversion.is_empty()) || client.native == 0 {
+        return None;
+    }
+    if client.native == server.native || client.conversion.contains(&server.native) {
+        return Some(server.native);
+    }
+    if server.conversion.contains(&client.native) {
+        return Some(client.native);
+    }
+    let common = server.conversion.iter().find(|set| client.conversion.contains(set));
+    Some(common.copied().unwrap_or(fall_back))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(native: u32, conversion: &[u32], wide: u32) -> CodeSetInfo {
+        CodeSetInfo {
+            char: CodeSetComponent { native, conversion: conversion.to_vec() },
+            wchar: CodeSetComponent { native: wide, conversion: Vec::new() },
+        }
+    }
+
+    #[test]
+    fn the_six_steps() {
+        let chosen = |native, server: &CodeSetInfo| {
+            negotiate(&CodeSetInfo::own(native), server, WideOrder::Standard).map(|sets| sets.char)
+        };
+        let latin1 = info(id::ISO_8859_1, &[], id::UTF_16);
+        let both = info(id::ISO_8859_1, &[id::UTF_8], id::UTF_16);
+        let others = info(0x0001_000f, &[0x0001_0020, id::ISO_8859_1], id::UTF_16);
+        assert_eq!(chosen(CharSet::Latin1, &latin1), Ok(CharSet::Latin1));
+        assert_eq!(chosen(CharSet::Utf8, &latin1), Ok(CharSet::Latin1));
+        assert_eq!(chosen(CharSet::Utf8, &both), Ok(CharSet::Latin1));
+        assert_eq!(chosen(CharSet::Latin1, &others), Ok(CharSet::Latin1));
+        assert_eq!(chosen(CharSet::Utf8, &others), Ok(CharSet::Latin1));
+        assert_eq!(chosen(CharSet::Latin1, &info(0x0001_000f, &[], 0)), Ok(CharSet::Utf8));
+        assert_eq!(chosen(CharSet::Latin1, &info(0, &[], 0)), Err(Incompatible));
+    }
+
+    #[test]
+    fn wide_sets() {
+        let own = CodeSetInfo::own(CharSet::Utf8);
+        let chosen = |wide| negotiate(&own, &info(id::UTF_8, &[], wide), WideOrder::Sender).unwrap();
+        assert_eq!(chosen(0).wchar, WideSet::None);
+        assert_eq!(chosen(id::UTF_16).wchar, WideSet::Utf16);
+        // UCS-4, the native set of C++ on Linux: UTF-16 is what both fall back to.
+        assert_eq!(chosen(0x0001_0106), CodeSets { wide_order: WideOrder::Sender, ..CodeSets::UTF8_UTF16 });
+    }
+
+    #[test]
+    fn the_component_of_an_omniorb_server() {
+        let data = [1, 0, 0, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 5, 9, 1, 1, 0, 1, 0, 0, 0, 9, 1, 1, 0];
+        let info = CodeSetInfo::parse(&data).unwrap();
+        assert_eq!((info.char.native, info.char.conversion.as_slice()), (id::ISO_8859_1, [0x0501_0001].as_slice()));
+        assert_eq!(info.wchar.native, id::UTF_16);
+        let mut e = Encoder::new();
+        e.set_endian(crate::Endian::Little);
+        e.write_encapsulation(|e| info.encode(e)).unwrap();
+        assert_eq!(e.into_buffer()[4..], data);
+    }
+}

@@ -1,0 +1,131 @@
+//! Reply: the answer to a call.
+
+use super::Version;
+use super::contexts::{self, Contexts, ServiceContext};
+use super::header::{Header, MessageKind, begin};
+use super::request::body_at;
+use crate::cdr::{CdrError, Decoder, Encoder, Endian};
+use crate::limits::Limits;
+
+/// What a reply holds (CORBA 3.0.3 section 15.4.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ReplyStatus {
+    /// Result, then inout and out arguments.
+    NoException = 0,
+    /// string repository id, members.
+    UserException = 1,
+    /// A [`SystemExceptionBody`](crate::exception::SystemExceptionBody).
+    SystemException = 2,
+    /// A reference to go to.
+    LocationForward = 3,
+    /// The same, for good (1.2).
+    LocationForwardPerm = 4,
+    /// short: the [`AddressingMode`](super::AddressingMode) that is wanted (1.2).
+    NeedsAddressingMode = 5,
+}
+
+impl ReplyStatus {
+    /// The status with a number.
+    #[inline]
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<ReplyStatus> {
+        Some(match number {
+            0 => ReplyStatus::NoException,
+            1 => ReplyStatus::UserException,
+            2 => ReplyStatus::SystemException,
+            3 => ReplyStatus::LocationForward,
+            4 => ReplyStatus::LocationForwardPerm,
+            5 => ReplyStatus::NeedsAddressingMode,
+            _ => return None,
+        })
+    }
+}
+
+/// A received Reply (CORBA 3.0.3 section 15.4.3).
+///
+/// ```text
+/// 1.0, 1.1  header | contexts | unsigned long id | unsigned long status | body
+/// 1.2       header | unsigned long id | unsigned long status | contexts | gap to a multiple of 8, unless there is no
+///           body | body
+///
+/// 1.2  12 id    16 status    20 number of contexts    24 ...
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'m> {
+    /// Of the message.
+    pub version: Version,
+    /// Order of its numbers.
+    pub endian: Endian,
+    /// Which request it answers.
+    pub request_id: u32,
+    /// What it holds.
+    pub status: ReplyStatus,
+    /// Service contexts.
+    pub contexts: Contexts<'m>,
+    /// Where the body begins, from octet 0 of the header; the end of the message if there is none.
+    pub body_at: usize,
+    /// The whole message.
+    pub message: &'m [u8],
+}
+
+impl<'m> Reply<'m> {
+    /// Reads the header of a reply: `message` is the whole message with the GIOP header that `header` was parsed from.
+    ///
+    /// # Errors
+    /// [`CdrError`] where it is malformed or over a limit.
+    pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Reply<'m>, CdrError> {
+        let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);
+        let (request_id, status, contexts);
+        if header.version.is_1_2() {
+            request_id = d.read_u32()?;
+            status = d.read_u32()?;
+            contexts = Contexts::parse(&mut d)?;
+        } else {
+            contexts = Contexts::parse(&mut d)?;
+            request_id = d.read_u32()?;
+            status = d.read_u32()?;
+        }
+        let status = ReplyStatus::from_number(status).ok_or(CdrError::BadDiscriminator)?;
+        let body_at = body_at(&d, header.version);
+        let (version, endian) = (header.version, header.endian);
+        Ok(Reply { version, endian, request_id, status, contexts, body_at, message })
+    }
+
+    /// A decoder at the first octet of the body.
+    #[inline]
+    #[must_use]
+    pub fn body(&self) -> Decoder<'m> {
+        let d = Decoder::new(self.message, self.endian).at(self.body_at);
+        d.with_version(self.version).with_from_server(true)
+    }
+}
+
+/// Begins a reply at the end of what the encoder holds. The body follows through the encoder, then
+/// [`finish`](super::finish).
+///
+/// # Errors
+/// [`CdrError::TooLong`].
+#[inline]
+pub fn begin_reply(
+    e: &mut Encoder<'_>,
+    version: Version,
+    request_id: u32,
+    status: ReplyStatus,
+    contexts: &[ServiceContext<'_>],
+) -> Result<(), CdrError> {
+    begin(e, version, MessageKind::Reply);
+    e.set_from_server(true);
+    if version.is_1_2() {
+        e.write_u32(request_id);
+        e.write_u32(u32::from(status as u8));
+        contexts::write(e, contexts)?;
+        e.begin_body(8);
+    } else {
+        contexts::write(e, contexts)?;
+        e.write_u32(request_id);
+        e.write_u32(u32::from(status as u8));
+        e.begin_body(1);
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Messages as drawn in the specification, octet by octet, and round trips in every version.
+
+use super::*;
+use crate::cdr::{CdrError, Encoder, Endian};
+use crate::limits::Limits;
+
+const VERSIONS: [Version; 3] = [Version::GIOP_1_0, Version::GIOP_1_1, Version::GIOP_1_2];
+
+fn encoder(endian: Endian) -> Encoder<'static> {
+    let mut e = Encoder::new();
+    e.set_endian(endian);
+    e
+}
+
+fn header(message: &[u8]) -> Header {
+    let header = Header::parse(message.first_chunk().unwrap()).unwrap();
+    assert_eq!(header.total(), message.len());
+    header
+}
+
+fn head(version: Version) -> RequestHead<'static> {
+    RequestHead {
+        version,
+        request_id: 2,
+        response: ResponseExpected::Target,
+        target: Target::Key(b"K"),
+        operation: b"f",
+        contexts: &[],
+    }
+}
+
+#[test]
+fn a_request_of_giop_1_2_octet_by_octet() {
+    let mut e = encoder(Endian::Little);
+    write_request_header(&mut e, &head(Version::GIOP_1_2)).unwrap();
+    finish(&mut e).unwrap();
+    assert_eq!(
+        e.to_vec(),
+        b"GIOP\x01\x02\x01\x00\x20\0\0\0\x02\0\0\0\x03\0\0\0\0\0\0\0\x01\0\0\0K\0\0\0\x02\0\0\0f\0\0\0\0\0\0\0"
+    );
+    let mut e = encoder(Endian::Little);
+    write_request_header(&mut e, &head(Version::GIOP_1_2)).unwrap();
+    e.write_i32(7);
+    finish(&mut e).unwrap();
+    let message = e.to_vec();
+    assert_eq!((message[8], message.len()), (40, 52));
+    assert_eq!(message[40..], [0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0]);
+    let request = Request::parse(&message, &header(&message), &Limits::DEFAULT).unwrap();
+    assert_eq!((request.body_at, request.body().read_i32()), (48, Ok(7)));
+}
+
+#[test]
+fn a_void_reply_of_giop_1_2_octet_by_octet() {
+    let mut e = encoder(Endian::Little);
+    begin_reply(&mut e, Version::GIOP_1_2, 2, ReplyStatus::NoException, &[]).unwrap();
+    finish(&mut e).unwrap();
+    assert_eq!(e.to_vec(), b"GIOP\x01\x02\x01\x01\x0c\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0");
+}
+
+#[test]
+fn requests_of_every_version_and_order() {
+    let contexts = [ServiceContext { id: 10, data: &[0, 0, 0, 100] }, ServiceContext { id: 1, data: &[1, 2, 3] }];
+    for version in VERSIONS {
+        for endian in [Endian::Big, Endian::Little] {
+            for response in [ResponseExpected::None, ResponseExpected::Target] {
+                let mut e = encoder(endian);
+                let head = RequestHead { contexts: &contexts, response, ..head(version) };
+                write_request_header(&mut e, &head).unwrap();
+                e.write_u64(9);
+                finish(&mut e).unwrap();
+                let message = e.to_vec();
+                let parsed = Request::parse(&message, &header(&message), &Limits::DEFAULT).unwrap();
+                assert_eq!((parsed.version, parsed.endian, parsed.request_id), (version, endian, 2));
+                assert_eq!((parsed.response, parsed.target), (response, Target::Key(b"K")));
+                assert_eq!(parsed.operation, b"f");
+                assert_eq!(parsed.contexts.iter().collect::<Vec<_>>(), [(10, &[0, 0, 0, 100][..]), (1, &[1, 2, 3])]);
+                assert_eq!((parsed.contexts.find(1), parsed.contexts.find(2)), (Some(&[1, 2, 3][..]), None));
+                assert_eq!(parsed.body().read_u64(), Ok(9));
+                for len in Header::LEN..parsed.body_at - 8 {
+                    assert!(Request::parse(&message[..len], &header(&message), &Limits::DEFAULT).is_err(), "{len}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn replies_of_every_version_and_order() {
+    let contexts = [ServiceContext { id: 10, data: &[0, 0, 0, 100, 1] }];
+    for version in VERSIONS {
+        for endian in [Endian::Big, Endian::Little] {
+            let mut e = encoder(endian);
+            begin_reply(&mut e, version, 7, ReplyStatus::UserException, &contexts).unwrap();
+            e.write_u8(9);
+            finish(&mut e).unwrap();
+            let message = e.to_vec();
+            let reply = Reply::parse(&message, &header(&message), &Limits::DEFAULT).unwrap();
+            assert_eq!((reply.request_id, reply.status), (7, ReplyStatus::UserException));
+            assert_eq!((reply.contexts.len(), reply.body().read_u8(), reply.body().from_server()), (1, Ok(9), true));
+            assert!(!version.is_1_2() || reply.body_at.is_multiple_of(8));
+        }
+    }
+}
+
+#[test]
+fn targets_by_profile_and_by_reference() {
+    let mut reference = encoder(Endian::Big);
+    reference.write_latin1_str("IDL:X:1.0").unwrap();
+    reference.write_u32(2);
+    for tag in [0, 9] {
+        reference.write_u32(tag);
+        reference.write_octets(b"body").unwrap();
+    }
+    let ior = reference.into_buffer();
+    let profile = Target::Profile { tag: 3, data: b"abc" };
+    let whole = Target::Reference { selected: 1, tag: 9, data: b"body", ior: &ior };
+    for target in [profile, whole] {
+        let mut e = encoder(Endian::Big);
+        let head = RequestHead { target, ..head(Version::GIOP_1_2) };
+        write_request_header(&mut e, &head).unwrap();
+        finish(&mut e).unwrap();
+        let message = e.to_vec();
+        let parsed = Request::parse(&message, &header(&message), &Limits::DEFAULT).unwrap();
+        assert_eq!((parsed.target, parsed.operation), (target, &b"f"[..]));
+        let mut old = RequestHead { target, ..head };
+        old.version = Version::GIOP_1_1;
+        assert_eq!(write_request_header(&mut e, &old), Err(CdrError::Unsupported));
+    }
+    let mut e = encoder(Endian::Big);
+    let target = Target::Reference { selected: 2, tag: 0, data: b"", ior: &ior };
+    write_locate_request(&mut e, Version::GIOP_1_2, 1, &target).unwrap();
+    let message = e.to_vec();
+    let refused = LocateRequest::parse(&message, &header(&message), &Limits::DEFAULT);
+    assert_eq!(refused.unwrap_err(), CdrError::BadDiscriminator);
+}
+
+#[test]
+fn locate_messages() {
+    for version in VERSIONS {
+        let mut e = encoder(Endian::Big);
+        write_locate_request(&mut e, version, 4, &Target::Key(b"key")).unwrap();
+        let message = e.to_vec();
+        let parsed = LocateRequest::parse(&message, &header(&message), &Limits::DEFAULT).unwrap();
+        assert_eq!((parsed.request_id, parsed.target), (4, Target::Key(b"key")));
+        let mut e = encoder(Endian::Big);
+        begin_locate_reply(&mut e, version, 4, LocateStatus::NeedsAddressingMode);
+        e.write_i16(1);
+        finish(&mut e).unwrap();
+        let message = e.to_vec();
+        let parsed = LocateReply::parse(&message, &header(&message)).unwrap();
+        assert_eq!((parsed.status, parsed.body_at), (LocateStatus::NeedsAddressingMode, 20));
+        assert_eq!((parsed.body().read_i16(), parsed.aligned_body().position()), (Ok(1), message.len()));
+    }
+}
+
+#[test]
+fn messages_without_a_body() {
+    let mut e = encoder(Endian::Big);
+    write_cancel_request(&mut e, Version::GIOP_1_1, 5);
+    let message = e.to_vec();
+    assert_eq!(CancelRequest::parse(&message, &header(&message)), Ok(CancelRequest { request_id: 5 }));
+    let mut e = encoder(Endian::Big);
+    write_close_connection(&mut e, Version::GIOP_1_2);
+    write_message_error(&mut e, Version::GIOP_1_0);
+    assert_eq!(e.to_vec(), b"GIOP\x01\x02\x00\x05\0\0\0\0GIOP\x01\x00\x00\x06\0\0\0\0");
+}
+
+#[test]
+fn a_second_message_in_the_same_encoder_is_aligned_from_its_own_header() {
+    let mut e = encoder(Endian::Big);
+    write_cancel_request(&mut e, Version::GIOP_1_1, 5);
+    e.write_u8(0xff);
+    write_request_header(&mut e, &head(Version::GIOP_1_2)).unwrap();
+    e.write_u64(1);
+    finish(&mut e).unwrap();
+    let all = e.to_vec();
+    let message = &all[17..];
+    let parsed = Request::parse(message, &header(message), &Limits::DEFAULT).unwrap();
+    assert_eq!(parsed.body().read_u64(), Ok(1));
+}
+
+#[test]
+fn headers_that_are_refused() {
+    let refused = |octets: &[u8; 12]| Header::parse(octets).unwrap_err();
+    assert_eq!(refused(b"ZIOP\x01\x02\0\0\0\0\0\0"), HeaderError::Compressed);
+    assert_eq!(refused(b"GIOX\x01\x02\0\0\0\0\0\0"), HeaderError::Magic { got: *b"GIOX" });
+    assert_eq!(refused(b"GIOP\x02\x00\0\0\0\0\0\0"), HeaderError::Version { got: Version { major: 2, minor: 0 } });
+    assert_eq!(refused(b"GIOP\x01\x02\0\x08\0\0\0\0"), HeaderError::Kind { got: 8 });
+    assert_eq!(refused(b"GIOP\x01\x00\0\x07\0\0\0\0"), HeaderError::Kind { got: 7 });
+    let header = Header::parse(b"GIOP\x01\x00\x03\0\0\0\0\x01").unwrap();
+    assert_eq!((header.more_fragments, header.size), (false, 1 << 24));
+}
+
+#[test]
+fn contexts_are_counted_and_bounded() {
+    let mut e = encoder(Endian::Big);
+    let contexts = vec![ServiceContext { id: 1, data: &[] }; 129];
+    begin_reply(&mut e, Version::GIOP_1_2, 1, ReplyStatus::NoException, &contexts).unwrap();
+    finish(&mut e).unwrap();
+    let message = e.to_vec();
+    let parse = |limits| Reply::parse(&message, &header(&message), limits).map(|reply| reply.contexts.len());
+    assert_eq!(parse(&Limits::DEFAULT), Err(CdrError::OverLimit));
+    assert_eq!(parse(&Limits { contexts: 129, ..Limits::DEFAULT }), Ok(129));
+}
