@@ -7,11 +7,13 @@
 //!
 //! - [`process`]: a program of bounded life, its output kept.
 //! - [`peers`]: how each ORB's programs are built and started.
+//! - [`capture`]: the traffic on the wire, judged by Wireshark's dissector.
 //! - [`pair`]: one client against one server, judged.
 //!
 //! Everything fails when a peer is missing; nothing is silently left out.
 #![forbid(unsafe_code)]
 
+pub mod capture;
 pub mod pair;
 pub mod peers;
 pub mod process;

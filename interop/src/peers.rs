@@ -84,25 +84,25 @@ impl Peers {
         built.as_ref().map_err(Clone::clone)
     }
 
-    /// The command that starts an ORB's server, its reference file not yet named.
-    pub fn server(&self, orb: Orb, variant: Variant) -> Command {
+    /// The command that starts an ORB's server, its reference file not yet named. Port 0 lets the system choose one.
+    pub fn server(&self, orb: Orb, variant: Variant, port: u16) -> Command {
         let mut command = match orb {
-            Orb::OmniOrb => self.omniorb("server", variant),
-            Orb::JacOrb => self.jacorb("peer.Server", variant, None),
+            Orb::OmniOrb => self.omniorb("server", variant, port),
+            Orb::JacOrb => self.jacorb("peer.Server", variant, port, None),
         };
         command.args(["--life", "240"]);
         command
     }
 
-    /// The command that starts an ORB's client, its reference not yet named.
-    pub fn client(&self, orb: Orb, variant: Variant) -> Command {
+    /// The command that starts an ORB's client, its reference not yet named. The port is the one for callbacks.
+    pub fn client(&self, orb: Orb, variant: Variant, port: u16) -> Command {
         let mut command = match orb {
             Orb::OmniOrb => {
-                let mut command = self.omniorb("client", variant);
+                let mut command = self.omniorb("client", variant, port);
                 command.args(["-ORBmaxGIOPVersion", &format!("1.{}", variant.giop_minor)]);
                 command
             }
-            Orb::JacOrb => self.jacorb("peer.Client", variant, Some(variant.giop_minor)),
+            Orb::JacOrb => self.jacorb("peer.Client", variant, port, Some(variant.giop_minor)),
         };
         let characters = match variant.characters {
             Characters::Ascii => "ascii",
@@ -113,23 +113,24 @@ impl Peers {
         command
     }
 
-    fn omniorb(&self, program: &str, variant: Variant) -> Command {
+    fn omniorb(&self, program: &str, variant: Variant, port: u16) -> Command {
         let mut command = Command::new(self.built.join("omniorb").join(program));
-        command.args(["-ORBendPoint", "giop:tcp:127.0.0.1:"]);
+        let port = if port == 0 { String::new() } else { port.to_string() };
+        command.args(["-ORBendPoint", &format!("giop:tcp:127.0.0.1:{port}")]);
         if variant.characters == Characters::Unicode {
             command.args(["-ORBnativeCharCodeSet", "UTF-8"]);
         }
         command
     }
 
-    fn jacorb(&self, class: &str, variant: Variant, giop_minor: Option<u8>) -> Command {
+    fn jacorb(&self, class: &str, variant: Variant, port: u16, giop_minor: Option<u8>) -> Command {
         let built = self.built.join("jacorb");
         let native = if variant.characters == Characters::Unicode { "UTF8" } else { "ISO8859_1" };
         let mut command = Command::new("java");
         // The quickest start, which is most of the time these programs run.
         command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
         command.arg("-cp").arg(format!("{0}/classes:{0}/lib/*", built.display()));
-        command.arg(format!("-Djacorb.native_char_codeset={native}"));
+        command.arg(format!("-Djacorb.native_char_codeset={native}")).arg(format!("-DOAPort={port}"));
         if let Some(minor) = giop_minor {
             command.arg(format!("-Djacorb.giop_minor_version={minor}"));
         }

@@ -39,7 +39,7 @@ impl Server {
         let log = folder.join("server.log");
         remove(&reference)?;
         command.arg("--ior").arg(&reference).arg("--until-eof").stdin(Stdio::piped());
-        let child = spawn(command, &log)?;
+        let child = spawn(command, &log, &log)?;
         let mut server = Self { child, log, reference };
         let deadline = Instant::now() + START;
         while !server.reference.exists() {
@@ -111,21 +111,36 @@ pub struct Finished {
 ///
 /// # Errors
 /// The program is missing or did not end in time; the text has its output.
-pub fn run(mut command: Command, name: &str, folder: &Path, life: Duration) -> Result<Finished, String> {
+pub fn run(command: Command, name: &str, folder: &Path, life: Duration) -> Result<Finished, String> {
     let log = folder.join(format!("{name}.log"));
+    run_into(command, name, &log, &log, life)
+}
+
+/// As [`run`], but only the standard output is in the result; the error output is in `folder/NAME.errors`.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_apart(command: Command, name: &str, folder: &Path, life: Duration) -> Result<Finished, String> {
+    let errors = folder.join(format!("{name}.errors"));
+    run_into(command, name, &folder.join(format!("{name}.log")), &errors, life)
+}
+
+fn run_into(mut command: Command, name: &str, log: &Path, errors: &Path, life: Duration) -> Result<Finished, String> {
     command.stdin(Stdio::null());
-    let mut child = spawn(command, &log)?;
+    let mut child = spawn(command, log, errors)?;
     if let Some(status) = wait(&mut child, life)? {
-        return Ok(Finished { status, output: read(&log) });
+        return Ok(Finished { status, output: read(log) });
     }
     let _ = child.kill();
     let _ = child.wait();
-    Err(format!("the {name} did not end in {life:?} and was killed\n{}", read(&log)))
+    Err(format!("the {name} did not end in {life:?} and was killed\n{}", read(log)))
 }
 
-fn spawn(mut command: Command, log: &Path) -> Result<Child, String> {
-    let file = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
-    let second = file.try_clone().map_err(|error| format!("{}: {error}", log.display()))?;
+/// Starts a program with its output going to the files, which may be one and the same.
+fn spawn(mut command: Command, log: &Path, errors: &Path) -> Result<Child, String> {
+    let shown = |error| format!("{}: {error}", log.display());
+    let file = File::create(log).map_err(shown)?;
+    let second = if log == errors { file.try_clone() } else { File::create(errors) }.map_err(shown)?;
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdout(file).stderr(second).spawn().map_err(|error| format!("`{program}` could not be started: {error}"))
 }

@@ -1,5 +1,6 @@
 //! The list of what is known not to work, each with its reason, and kept true: a listed check that passes is an error too.
 
+use crate::pair::Traffic;
 use crate::report::Report;
 
 /// The file, read at compile time.
@@ -57,8 +58,12 @@ impl Skips {
     }
 
     /// Everything in the report that the list does not foresee: failures it lacks, and its own lines that failed nowhere.
-    pub fn judge(&self, report: &Report) -> Vec<String> {
-        let checks: Vec<&Skip> = self.all.iter().filter(|skip| !skip.check.starts_with("--")).collect();
+    /// Lines about malformed messages count only where the traffic was dissected.
+    pub fn judge(&self, report: &Report, traffic: Traffic) -> Vec<String> {
+        let counts = |skip: &&Skip| {
+            !skip.check.starts_with("--") && (traffic == Traffic::Dissected || !skip.check.starts_with("malformed-"))
+        };
+        let checks: Vec<&Skip> = self.all.iter().filter(counts).collect();
         let unforeseen = report
             .failed
             .iter()
@@ -112,15 +117,27 @@ mod tests {
         let skips = Skips::read(SOME, "a", "b", "v").unwrap();
         assert_eq!(skips.all.len(), 2);
         assert_eq!(skips.options(), ["--no-wide"]);
-        assert!(skips.judge(&failing(&["big octets 10"])).is_empty());
+        assert!(skips.judge(&failing(&["big octets 10"]), Traffic::Unwatched).is_empty());
     }
 
     #[test]
     fn an_unforeseen_failure_and_a_stale_line_are_reported() {
         let skips = Skips::read(SOME, "a", "b", "v").unwrap();
-        assert_eq!(skips.judge(&failing(&["big octets 10", "echo_y"])), ["FAIL echo_y got nothing"]);
-        let stale = skips.judge(&failing(&[]));
+        assert_eq!(
+            skips.judge(&failing(&["big octets 10", "echo_y"]), Traffic::Unwatched),
+            ["FAIL echo_y got nothing"]
+        );
+        let stale = skips.judge(&failing(&[]), Traffic::Unwatched);
         assert!(stale.len() == 1 && stale[0].contains("did not fail: too big"), "{stale:?}");
+    }
+
+    #[test]
+    fn malformed_messages_count_where_somebody_looked() {
+        let skips = Skips::read("a | b | v | malformed-Fragment | the dissector errs", "a", "b", "v").unwrap();
+        assert!(skips.judge(&failing(&[]), Traffic::Unwatched).is_empty());
+        assert_eq!(skips.judge(&failing(&[]), Traffic::Dissected).len(), 1);
+        assert!(skips.judge(&failing(&["malformed-Fragment"]), Traffic::Dissected).is_empty());
+        assert_eq!(skips.judge(&failing(&["malformed-Reply"]), Traffic::Dissected).len(), 2);
     }
 
     #[test]

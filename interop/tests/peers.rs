@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use corelane_interop::pair;
+use corelane_interop::pair::{self, Traffic};
 use corelane_interop::peers::Orb::{self, JacOrb, OmniOrb};
 use corelane_interop::peers::Variant;
 
 /// A client has at least this many checks even where all that can be left out is left out.
 const LEAST: usize = 100;
 
-fn prove(server: Orb, client: Orb, variant: Variant) {
+fn prove(server: Orb, client: Orb, variant: Variant, traffic: Traffic) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
-    match pair::run(&folder, server, client, variant) {
+    match pair::run(&folder, server, client, variant, traffic) {
         Ok(passed) => assert!(passed >= LEAST, "only {passed} checks ran"),
         Err(trouble) => panic!("{trouble}"),
     }
@@ -21,9 +21,19 @@ macro_rules! pairs {
     ($($name:ident: $server:ident serves $client:ident in $variant:ident;)*) => {
         $(#[test]
         fn $name() {
-            prove($server, $client, Variant::$variant);
+            prove($server, $client, Variant::$variant, Traffic::Unwatched);
         })*
     };
+}
+
+#[test]
+fn the_dissector_reads_omniorb_and_omniorb() {
+    prove(OmniOrb, OmniOrb, Variant::GIOP_1_2, Traffic::Dissected);
+}
+
+#[test]
+fn the_dissector_reads_jacorb_and_omniorb() {
+    prove(JacOrb, OmniOrb, Variant::GIOP_1_2, Traffic::Dissected);
 }
 
 pairs! {
