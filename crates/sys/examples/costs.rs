@@ -10,7 +10,7 @@ use std::time::Instant;
 use corelane_sys::buffer::Buffer;
 use corelane_sys::counters;
 use corelane_sys::index::Writer;
-use corelane_sys::lock::{Exclusive, Mutex, Scope};
+use corelane_sys::lock::{Exclusive, Mutex, PiMutex, Scope};
 use corelane_sys::mpsc::Mailbox;
 use corelane_sys::published::Published;
 use corelane_sys::slots::SlotTable;
@@ -64,6 +64,10 @@ fn main() {
     let mutex = Mutex::new("costs", Scope::Connection, 7u64);
     measure("Mutex lock + unlock, uncontended", || {
         black_box(*black_box(&mutex).lock());
+    });
+    let inheriting = PiMutex::new("costs", Scope::Connection, 7u64);
+    measure("PiMutex lock + unlock, uncontended", || {
+        black_box(*black_box(&inheriting).lock());
     });
     let mailbox = Mailbox::new(64).expect("an event descriptor");
     measure("Mailbox send + receive, awake", || {

@@ -1,17 +1,21 @@
 //! Locks that have a name, a scope, and are counted.
 //!
-//! The scope says who can be made to wait: threads of one connection, of one lane, or of the whole ORB.
-//! Taking a lock adds to the calling thread's [`counters`], and a wait for another
-//! thread adds a futex call, so a test can say which locks a path takes. A panic while holding a lock
-//! does not poison it: upcalls are isolated elsewhere, and data under these locks is left consistent at
-//! every step that can panic.
+//! The scope says who can be made to wait: threads of one connection, of one lane, or of the whole ORB. Taking a lock
+//! adds to the calling thread's [`counters`], and a wait for another thread adds a futex call, so a test can say which
+//! locks a path takes. A panic while holding a lock does not poison it: upcalls are isolated elsewhere, and data under
+//! these locks is left consistent at every step that can panic.
 //!
-//! [`Exclusive`] is not a lock one can wait for: it checks a value out or says at once that it is out.
+//! [`PiMutex`] lends the priority of its waiters to its holder; it is for locks that threads of different priorities
+//! take. [`Exclusive`] is not a lock one can wait for: it checks a value out or says at once that it is out.
+
+mod pi;
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
+
+pub use pi::{PiGuard, PiMutex};
 
 use crate::clock::Monotonic;
 use crate::counters;

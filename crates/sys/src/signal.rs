@@ -12,11 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use crate::call;
 use crate::clock::Monotonic;
 use crate::eventfd::Wake;
-use crate::lock::{Mutex, Scope};
 use crate::poll;
 
-static TERMINATION: OnceLock<Termination> = OnceLock::new();
-/// The descriptor in the cell above, for the handler, which may touch nothing but atomics.
+/// The descriptor, for the handler, which may touch nothing but atomics.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
@@ -29,15 +27,12 @@ pub struct Termination(Wake);
 /// # Errors
 /// When the process is out of descriptors.
 pub fn termination() -> io::Result<&'static Termination> {
-    static SETTING_UP: Mutex<()> = Mutex::new("signal", Scope::Orb, ());
-    let _setting_up = SETTING_UP.lock();
-    if let Some(termination) = TERMINATION.get() {
-        return Ok(termination);
-    }
-    let termination = TERMINATION.get_or_init({
-        let wake = Wake::new()?;
-        || Termination(wake)
-    });
+    static TERMINATION: OnceLock<Result<Termination, io::ErrorKind>> = OnceLock::new();
+    TERMINATION.get_or_init(|| begin().map_err(|error| error.kind())).as_ref().map_err(|&kind| kind.into())
+}
+
+fn begin() -> io::Result<Termination> {
+    let termination = Termination(Wake::new()?);
     DESCRIPTOR.store(termination.as_fd().as_raw_fd(), Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGTERM] {
         watch(signal)?;

@@ -1,0 +1,419 @@
+//! A mutex whose holder runs at the priority of whoever waits for it.
+//!
+//! The lock is one word: 0, or the kernel's number of the holding thread, with the top bit set by the kernel when
+//! others wait. Taking and releasing it uncontended is one compare-and-swap each; otherwise the kernel
+//! (`FUTEX_LOCK_PI2`, Linux 5.14) queues waiters by priority, lends the highest to the holder, and hands the lock over.
+//!
+//! * `holder`: the compare-and-swap that takes the word from 0 acquires what the one that set it to 0 released; a
+//!   hand-over by the kernel is ordered by the kernel.
+//! * A thread releases with a compare-and-swap from exactly its number, which fails when the waiters' bit is there;
+//!   then only the kernel changes the word, so no waiter is forgotten.
+//!
+//! Before Linux 5.14 `FUTEX_LOCK_PI` does, with deadlines by the wall clock; `guarantees` reports that.
+
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use super::Scope;
+use crate::clock::Monotonic;
+use crate::counters;
+use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
+use crate::thread;
+
+/// Mutual exclusion with priority inheritance.
+pub struct PiMutex<T> {
+    word: Word,
+    name: &'static str,
+    scope: Scope,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: a reference to the value exists only in the guard, of which the word admits one at a time, so the value moves
+// between threads and is not shared: `T: Send` is what that needs.
+unsafe impl<T: Send> Sync for PiMutex<T> {}
+// SAFETY: moving the mutex moves the value.
+unsafe impl<T: Send> Send for PiMutex<T> {}
+
+impl<T> PiMutex<T> {
+    const_unless_loom! {
+        /// An open lock around `value`. The name appears in diagnostics.
+        pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+            Self { word: Word::new(), name, scope, value: UnsafeCell::new(value) }
+        }
+    }
+
+    /// Takes the lock, waiting for whoever holds it.
+    ///
+    /// # Panics
+    /// When the calling thread holds it already, or the holder has ended without releasing it (a leaked guard).
+    pub fn lock(&self) -> PiGuard<'_, T> {
+        match self.lock_until(None) {
+            Some(guard) => guard,
+            None => unreachable!("a wait without deadline has ended"),
+        }
+    }
+
+    /// Takes the lock, waiting until `deadline` (`None`: for ever); `None` when that has passed.
+    ///
+    /// # Panics
+    /// As [`lock`](Self::lock).
+    pub fn lock_until(&self, deadline: Option<Monotonic>) -> Option<PiGuard<'_, T>> {
+        match self.word.lock(thread::current_tid().as_raw() as u32, deadline) {
+            Ok(()) => Some(self.taken()),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => None,
+            Err(error) => panic!("lock `{}` cannot be taken: {error}", self.name),
+        }
+    }
+
+    /// Takes the lock if nobody holds it.
+    pub fn try_lock(&self) -> Option<PiGuard<'_, T>> {
+        self.word.try_lock(thread::current_tid().as_raw() as u32).then(|| self.taken())
+    }
+
+    /// The name given at creation.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The scope given at creation.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    fn taken(&self) -> PiGuard<'_, T> {
+        counters::count_lock(self.scope);
+        PiGuard { mutex: self, here: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for PiMutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PiMutex").field("name", &self.name).field("scope", &self.scope).finish_non_exhaustive()
+    }
+}
+
+/// Proof that the calling thread holds a [`PiMutex`]; it is released on drop, on the same thread.
+#[must_use = "the lock is released at once"]
+pub struct PiGuard<'a, T> {
+    mutex: &'a PiMutex<T>,
+    /// The kernel knows which thread holds the lock, so the guard stays on it.
+    here: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared guard gives `&T` only (`T: Sync`); it is released by its owner, which stays on its thread.
+unsafe impl<T: Sync> Sync for PiGuard<'_, T> {}
+
+impl<T> Deref for PiGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: while this guard lives the word keeps other threads out, and this thread too.
+        self.mutex.value.with(|value| unsafe { &*value })
+    }
+}
+
+impl<T> DerefMut for PiGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as for `deref`, and the guard is borrowed exclusively.
+        self.mutex.value.with_mut(|value| unsafe { &mut *value })
+    }
+}
+
+impl<T> Drop for PiGuard<'_, T> {
+    fn drop(&mut self) {
+        self.mutex.word.unlock(thread::current_tid().as_raw() as u32);
+    }
+}
+
+/// The word, and the protocol over it, apart from who the calling thread is.
+struct Word(AtomicU32);
+
+impl Word {
+    const_unless_loom! {
+        fn new() -> Self {
+            Self(AtomicU32::new(0))
+        }
+    }
+
+    fn try_lock(&self, tid: u32) -> bool {
+        // Acquire: pairs with `unlock` (holder).
+        self.0.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    fn lock(&self, tid: u32, deadline: Option<Monotonic>) -> io::Result<()> {
+        if self.try_lock(tid) { Ok(()) } else { kernel::lock(&self.0, tid, deadline) }
+    }
+
+    fn unlock(&self, tid: u32) {
+        // Release: pairs with `try_lock` (holder).
+        if self.0.compare_exchange(tid, 0, Ordering::Release, Ordering::Relaxed).is_err() {
+            kernel::unlock(&self.0, tid);
+        }
+    }
+}
+
+#[cfg(not(loom))]
+mod kernel {
+    use std::io;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    use crate::clock::{self, Monotonic};
+    use crate::{call, counters};
+
+    // Not in every version of the declarations yet.
+    const FUTEX_LOCK_PI2: libc::c_int = 13;
+
+    #[cold]
+    pub(super) fn lock(word: &AtomicU32, _tid: u32, deadline: Option<Monotonic>) -> io::Result<()> {
+        static MISSING: AtomicBool = AtomicBool::new(false);
+        loop {
+            let result = if MISSING.load(Ordering::Relaxed) {
+                // The same with the wall clock.
+                let left = deadline.map(Monotonic::remaining);
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+                operation(word, libc::FUTEX_LOCK_PI, left.map(|left| now.saturating_add(left)))
+            } else {
+                let at = deadline.map(|deadline| Duration::from_nanos(deadline.as_nanos()));
+                operation(word, FUTEX_LOCK_PI2, at)
+            };
+            match result {
+                Ok(()) => return Ok(()),
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::ENOSYS) if !MISSING.swap(true, Ordering::Relaxed) => {}
+                    // A signal, or the holder was just ending.
+                    Some(libc::EINTR | libc::EAGAIN) => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn unlock(word: &AtomicU32, _tid: u32) {
+        // Interruption is not possible, and failure only if the word is not ours, which a guard excludes.
+        let _ = operation(word, libc::FUTEX_UNLOCK_PI, None);
+    }
+
+    fn operation(word: &AtomicU32, operation: libc::c_int, until: Option<Duration>) -> io::Result<()> {
+        counters::count_futex();
+        let until = until.map(clock::timespec);
+        let until = until.as_ref().map_or(std::ptr::null(), |until| until as *const libc::timespec);
+        // SAFETY: the kernel changes the word as an atomic, `until` is null or points to a time that outlives the call,
+        // and the remaining arguments are not used by these operations.
+        call::once(|| unsafe {
+            libc::syscall(libc::SYS_futex, word.as_ptr(), operation | libc::FUTEX_PRIVATE_FLAG, 0, until)
+        })?;
+        Ok(())
+    }
+}
+
+/// What the kernel promises, in a few lines, for the model: waiters queue, the first gets the lock handed over.
+#[cfg(loom)]
+mod kernel {
+    use std::collections::VecDeque;
+    use std::io;
+
+    use loom::sync::{Condvar, Mutex};
+
+    use crate::clock::Monotonic;
+    use crate::shim::{AtomicU32, Ordering};
+
+    const WAITERS: u32 = 1 << 31;
+
+    loom::lazy_static! {
+        static ref QUEUE: Mutex<VecDeque<u32>> = Mutex::new(VecDeque::new());
+        static ref HANDED_OVER: Condvar = Condvar::new();
+    }
+
+    pub(super) fn lock(word: &AtomicU32, tid: u32, _deadline: Option<Monotonic>) -> io::Result<()> {
+        let mut queue = QUEUE.lock().unwrap();
+        loop {
+            let seen = word.load(Ordering::Acquire);
+            let (new, got) = if seen == 0 { (tid, true) } else { (seen | WAITERS, false) };
+            if word.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                if got {
+                    return Ok(());
+                }
+                break;
+            }
+        }
+        queue.push_back(tid);
+        while word.load(Ordering::Acquire) & !WAITERS != tid {
+            queue = HANDED_OVER.wait(queue).unwrap();
+        }
+        Ok(())
+    }
+
+    pub(super) fn unlock(word: &AtomicU32, tid: u32) {
+        let mut queue = QUEUE.lock().unwrap();
+        assert_eq!(word.load(Ordering::Acquire), tid | WAITERS, "the kernel is asked for nothing");
+        let next = queue.pop_front().unwrap();
+        let waiters = if queue.is_empty() { 0 } else { WAITERS };
+        word.store(next | waiters, Ordering::Release);
+        HANDED_OVER.notify_all();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU32 as Counter, Ordering::SeqCst};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock;
+    use crate::thread::{Builder, CpuSet, Scheduling};
+
+    #[test]
+    fn uncontended_it_is_no_system_call() {
+        let mutex = PiMutex::new("test", Scope::Lane, 1);
+        drop(mutex.lock());
+        let before = counters::snapshot();
+        *mutex.lock() += 1;
+        *mutex.try_lock().unwrap() += 1;
+        let counted = counters::snapshot() - before;
+        assert_eq!((counted.syscalls, counted.futex, counted.locks, *mutex.lock()), (0, 0, 2, 3));
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_deadline() {
+        let mutex = PiMutex::new("test", Scope::Lane, ());
+        let guard = mutex.lock();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let deadline = clock::now() + Duration::from_millis(3);
+                assert!(mutex.try_lock().is_none());
+                assert!(mutex.lock_until(Some(deadline)).is_none());
+                assert!(deadline.is_past() && deadline.elapsed() < Duration::from_secs(1));
+            });
+        });
+        drop(guard);
+        assert!(mutex.lock_until(Some(clock::now())).is_some());
+    }
+
+    #[test]
+    #[should_panic(expected = "lock `test` cannot be taken")]
+    fn taking_it_twice_is_found() {
+        let mutex = PiMutex::new("test", Scope::Lane, ());
+        let _guard = mutex.lock();
+        let _ = mutex.lock();
+    }
+
+    #[test]
+    fn threads_exclude_each_other() {
+        let mutex = PiMutex::new("test", Scope::Lane, (0u64, 0u64));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..5000 {
+                        let mut pair = mutex.lock();
+                        pair.0 += 1;
+                        pair.1 = pair.0;
+                    }
+                });
+            }
+        });
+        assert_eq!(*mutex.lock(), (20_000, 20_000));
+    }
+
+    /// On one core: a low thread holds the lock, a high one waits for it, and a middle one would run for 60 ms. With
+    /// inheritance the low thread finishes first, so the high one has the lock before the middle one is through.
+    #[test]
+    fn the_holder_inherits_the_priority_of_who_waits() {
+        let core = CpuSet::one(thread::affinity(None).unwrap().iter().last().unwrap());
+        let start = |priority, body: Box<dyn FnOnce() + Send>| {
+            Builder::new().name("pi").affinity(core).scheduling(Scheduling::Fifo(priority)).spawn(body)
+        };
+        let spin = |time: Duration| {
+            let end = clock::now() + time;
+            while !end.is_past() {}
+        };
+        let mutex = Arc::new(PiMutex::new("test", Scope::Orb, ()));
+        let (held, middle_done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let order = Arc::new(Counter::new(0));
+
+        let low = {
+            let (mutex, held) = (Arc::clone(&mutex), Arc::clone(&held));
+            start(
+                1,
+                Box::new(move || {
+                    let guard = mutex.lock();
+                    held.store(true, SeqCst);
+                    spin(Duration::from_millis(10));
+                    drop(guard);
+                }),
+            )
+        };
+        let Ok(low) = low else {
+            eprintln!("skipped: fixed priorities are not permitted here");
+            return;
+        };
+        while !held.load(SeqCst) {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let high = {
+            let (mutex, middle_done, order) = (Arc::clone(&mutex), Arc::clone(&middle_done), Arc::clone(&order));
+            start(
+                3,
+                Box::new(move || {
+                    // Until the middle thread is there to run; this one sleeps, so that the low one gets the core.
+                    std::thread::sleep(Duration::from_millis(4));
+                    let _guard = mutex.lock();
+                    order.store(if middle_done.load(SeqCst) { 2 } else { 1 }, SeqCst);
+                }),
+            )
+        };
+        let middle = {
+            let middle_done = Arc::clone(&middle_done);
+            start(
+                2,
+                Box::new(move || {
+                    spin(Duration::from_millis(60));
+                    middle_done.store(true, SeqCst);
+                }),
+            )
+        };
+        for thread in [low, high.unwrap(), middle.unwrap()] {
+            thread.join().unwrap();
+        }
+        assert_eq!(order.load(SeqCst), 1, "the high thread waited for the middle one");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+    use crate::shim::explore;
+
+    #[test]
+    fn three_threads_exclude_each_other_and_none_is_forgotten() {
+        explore(|| {
+            let shared = Arc::new((Word::new(), UnsafeCell::new(0)));
+            let work = |shared: &(Word, UnsafeCell<u32>), tid| {
+                shared.0.lock(tid, None).unwrap();
+                // SAFETY: this is what is checked: loom reports accesses that are not ordered.
+                shared.1.with_mut(|value| unsafe { *value += 1 });
+                shared.0.unlock(tid);
+            };
+            let others: Vec<_> = [2, 3]
+                .into_iter()
+                .map(|tid| {
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || work(&shared, tid))
+                })
+                .collect();
+            work(&shared, 1);
+            for other in others {
+                other.join().unwrap();
+            }
+            // SAFETY: all other threads have ended.
+            shared.1.with(|value| assert_eq!(unsafe { *value }, 3));
+        });
+    }
+}
