@@ -10,6 +10,7 @@
 //! | [`cdr`] | the encoder, the decoder and what both need: primitive slices, owned octets, the arena |
 //! | [`codeset`] | transmission code sets, their negotiation and conversion |
 //! | [`giop`] | views of received messages and writers of messages, GIOP 1.0, 1.1 and 1.2 |
+//! | [`ior`] | object references, their profiles and components, and their text forms |
 //! | [`connection`] | framing, fragments, outstanding requests and orderly closing, without any input or output |
 //! | [`exception`] | system exceptions: names, minor codes, wire form |
 //! | [`limits`] | every bound, with the attack that it stops |
@@ -28,9 +29,11 @@ pub mod codeset;
 pub mod connection;
 pub mod exception;
 pub mod giop;
+pub mod ior;
 pub mod limits;
 
 pub use cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Primitive, Scratch};
 pub use codeset::{CharSet, CodeSets, WideOrder, WideSet};
 pub use giop::Version;
+pub use ior::Ior;
 pub use limits::Limits;

@@ -28,6 +28,7 @@ mod fixed;
 mod octets;
 mod primitive;
 mod scratch;
+mod tagged;
 mod text;
 mod value;
 
@@ -37,9 +38,11 @@ pub use error::CdrError;
 pub use octets::Octets;
 pub use primitive::Primitive;
 pub use scratch::Scratch;
+pub use tagged::{TaggedIter, TaggedList};
 pub use value::Cdr;
 
 pub(crate) use error::truncated;
+pub(crate) use tagged::write_tagged;
 
 /// From this many octets on, an octet sequence is not copied into the encoder's buffer but sent from where it is.
 /// Below it, the copy costs less than one more segment in the vectored write.

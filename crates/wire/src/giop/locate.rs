@@ -3,7 +3,8 @@
 use super::Version;
 use super::header::{Header, MessageKind, begin};
 use super::request::Target;
-use crate::cdr::{CdrError, Decoder, Encoder, Endian};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian};
+use crate::ior::Ior;
 use crate::limits::Limits;
 
 /// A received LocateRequest (CORBA 3.0.3 section 15.4.5).
@@ -110,7 +111,20 @@ impl<'m> LocateReply<'m> {
         d.with_version(self.version).with_from_server(true)
     }
 
-    /// The same for a peer that follows CORBA 2.3 and 2.4, which aligned the body to 8: to be tried where
+    /// The reference of an OBJECT_FORWARD body, from either place where peers put it.
+    ///
+    /// # Errors
+    /// [`CdrError`] where there is none.
+    pub fn forward(&self, limits: &'m Limits) -> Result<Ior, CdrError> {
+        let read = |d: Decoder<'m>| {
+            let mut d = d.with_limits(limits);
+            let ior = Ior::decode(&mut d)?;
+            if d.remaining() < 4 { Ok(ior) } else { Err(CdrError::BadDiscriminator) }
+        };
+        read(self.body()).or_else(|error| read(self.aligned_body()).map_err(|_| error))
+    }
+
+    /// The body for a peer that follows CORBA 2.3 and 2.4, which aligned the body to 8: to be tried where
     /// [`body`](LocateReply::body) makes no sense.
     #[must_use]
     pub fn aligned_body(&self) -> Decoder<'m> {

@@ -22,7 +22,7 @@ mod locate;
 mod reply;
 mod request;
 
-pub use contexts::{Contexts, ContextsIter, ServiceContext, context_id};
+pub use contexts::{Contexts, ServiceContext, context_id};
 pub use control::{CancelRequest, write_cancel_request, write_close_connection, write_message_error};
 pub use header::{Header, HeaderError, MessageKind, finish};
 pub use locate::{LocateReply, LocateRequest, LocateStatus, begin_locate_reply, write_locate_request};

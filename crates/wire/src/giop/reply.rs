@@ -80,9 +80,9 @@ impl<'m> Reply<'m> {
         if header.version.is_1_2() {
             request_id = d.read_u32()?;
             status = d.read_u32()?;
-            contexts = Contexts::parse(&mut d)?;
+            contexts = Contexts::parse(&mut d, limits.contexts)?;
         } else {
-            contexts = Contexts::parse(&mut d)?;
+            contexts = Contexts::parse(&mut d, limits.contexts)?;
             request_id = d.read_u32()?;
             status = d.read_u32()?;
         }

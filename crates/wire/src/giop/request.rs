@@ -207,9 +207,9 @@ impl<'m> Request<'m> {
             d.skip(3)?;
             target = Target::parse(&mut d)?;
             operation = d.read_str_octets()?;
-            contexts = Contexts::parse(&mut d)?;
+            contexts = Contexts::parse(&mut d, limits.contexts)?;
         } else {
-            contexts = Contexts::parse(&mut d)?;
+            contexts = Contexts::parse(&mut d, limits.contexts)?;
             request_id = d.read_u32()?;
             response = if d.read_bool()? { ResponseExpected::Target } else { ResponseExpected::None };
             if header.version.minor == 1 {

@@ -1,0 +1,130 @@
+//! Lists of numbered octet sequences, read where they are.
+
+use super::{CdrError, Decoder, Encoder, Endian};
+
+/// A received list of pairs of number and octets: service contexts, tagged profiles, tagged components and policy values
+/// all have this form. It is walked over once, when it is parsed; after that, reading it cannot fail.
+///
+/// ```text
+/// unsigned long count | count x { unsigned long number | sequence<octet> data }
+/// ```
+#[derive(Clone, Copy)]
+pub struct TaggedList<'m> {
+    /// The message up to the end of the list.
+    bytes: &'m [u8],
+    /// Where the first pair begins.
+    at: usize,
+    count: u32,
+    endian: Endian,
+}
+
+impl<'m> TaggedList<'m> {
+    /// No pairs.
+    pub const EMPTY: TaggedList<'static> = TaggedList { bytes: &[], at: 0, count: 0, endian: Endian::NATIVE };
+
+    /// Walks over the list that begins where the decoder is.
+    ///
+    /// # Errors
+    /// [`CdrError::OverLimit`] if there are more than `limit` pairs, [`CdrError::Truncated`].
+    #[inline]
+    pub fn parse(d: &mut Decoder<'m>, limit: u32) -> Result<TaggedList<'m>, CdrError> {
+        let count = d.read_u32()?;
+        if count == 0 {
+            return Ok(TaggedList::EMPTY);
+        }
+        if count > limit {
+            return Err(CdrError::OverLimit);
+        }
+        let at = d.position();
+        for _ in 0..count {
+            d.read_u32()?;
+            let len = d.read_u32()?;
+            d.skip(len as usize)?;
+        }
+        let bytes = d.bytes().get(..d.position()).unwrap_or_default();
+        Ok(TaggedList { bytes, at, count, endian: d.endian() })
+    }
+
+    /// How many pairs there are.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are none.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Each pair, in order.
+    #[inline]
+    #[must_use]
+    pub fn iter(&self) -> TaggedIter<'m> {
+        TaggedIter { d: Decoder::new(self.bytes, self.endian).at(self.at), left: self.count }
+    }
+
+    /// The data of the first pair with a number.
+    #[must_use]
+    pub fn find(&self, number: u32) -> Option<&'m [u8]> {
+        self.iter().find(|pair| pair.0 == number).map(|pair| pair.1)
+    }
+}
+
+impl<'m> IntoIterator for TaggedList<'m> {
+    type Item = (u32, &'m [u8]);
+    type IntoIter = TaggedIter<'m>;
+
+    fn into_iter(self) -> TaggedIter<'m> {
+        self.iter()
+    }
+}
+
+/// Two lists are equal if their pairs are; where they stand, in which order of octets and with which padding, is not looked at.
+impl PartialEq for TaggedList<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for TaggedList<'_> {}
+
+impl std::fmt::Debug for TaggedList<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// The pairs of a [`TaggedList`].
+#[derive(Clone, Debug)]
+pub struct TaggedIter<'m> {
+    d: Decoder<'m>,
+    left: u32,
+}
+
+impl<'m> Iterator for TaggedIter<'m> {
+    type Item = (u32, &'m [u8]);
+
+    fn next(&mut self) -> Option<(u32, &'m [u8])> {
+        self.left = self.left.checked_sub(1)?;
+        let number = self.d.read_u32().ok()?;
+        let len = self.d.read_u32().ok()?;
+        Some((number, self.d.read_raw(len as usize).ok()?))
+    }
+}
+
+/// Writes such a list.
+#[inline]
+pub(crate) fn write_tagged<'p>(
+    e: &mut Encoder<'_>,
+    pairs: impl ExactSizeIterator<Item = (u32, &'p [u8])>,
+) -> Result<(), CdrError> {
+    e.write_len(pairs.len())?;
+    for (number, data) in pairs {
+        e.write_u32(number);
+        e.write_octets_copied(data)?;
+    }
+    Ok(())
+}

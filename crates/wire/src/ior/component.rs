@@ -1,0 +1,197 @@
+//! Tagged components: what a profile says about the object beside where it is (CORBA 3.0.3 section 13.6.3).
+
+use super::profile::{profile_tag, read_text, write_path};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, TaggedList, write_tagged};
+use crate::codeset::CodeSetInfo;
+use crate::limits::Limits;
+
+/// Tags of components.
+pub mod component_tag {
+    /// TAG_ORB_TYPE: which ORB the server is.
+    pub const ORB_TYPE: u32 = 0;
+    /// TAG_CODE_SETS: its code sets.
+    pub const CODE_SETS: u32 = 1;
+    /// TAG_POLICIES: policies of the object.
+    pub const POLICIES: u32 = 2;
+    /// TAG_ALTERNATE_IIOP_ADDRESS: one more address. May repeat.
+    pub const ALTERNATE_IIOP_ADDRESS: u32 = 3;
+    /// TAG_SSL_SEC_TRANS: a port for TLS.
+    pub const SSL_SEC_TRANS: u32 = 20;
+    /// TAG_CSI_SEC_MECH_LIST: security mechanisms (CSIv2).
+    pub const CSI_SEC_MECH_LIST: u32 = 33;
+    /// TAO_TAG_ENDPOINTS: endpoints with their priorities.
+    pub const TAO_ENDPOINTS: u32 = 0x5441_4f02;
+    /// omniORB's Unix socket.
+    pub const OMNIORB_UNIX_TRANSPORT: u32 = 0x4154_5402;
+    /// omniORB's number for a server process.
+    pub const OMNIORB_PERSISTENT_ID: u32 = 0x4154_5403;
+}
+
+/// A component as octets, which stay as they came.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TaggedComponent {
+    /// What it is: [`component_tag`].
+    pub tag: u32,
+    /// Its content, for most tags an encapsulation.
+    pub data: Vec<u8>,
+}
+
+impl TaggedComponent {
+    /// Writes a component whose content is an encapsulation, in the order of this machine.
+    ///
+    /// # Errors
+    /// Those of `contents`.
+    pub fn encapsulated(
+        tag: u32,
+        contents: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrError>,
+    ) -> Result<TaggedComponent, CdrError> {
+        let mut e = Encoder::new();
+        e.write_u8(e.endian().flag());
+        contents(&mut e)?;
+        Ok(TaggedComponent { tag, data: e.to_vec() })
+    }
+
+    /// TAG_ORB_TYPE: `octet order | unsigned long type`.
+    ///
+    /// # Errors
+    /// None.
+    pub fn orb_type(orb_type: u32) -> Result<TaggedComponent, CdrError> {
+        TaggedComponent::encapsulated(component_tag::ORB_TYPE, |e| orb_type.encode(e))
+    }
+
+    /// TAG_CODE_SETS.
+    ///
+    /// # Errors
+    /// [`CdrError::TooLong`].
+    pub fn code_sets(info: &CodeSetInfo) -> Result<TaggedComponent, CdrError> {
+        TaggedComponent::encapsulated(component_tag::CODE_SETS, |e| info.encode(e))
+    }
+
+    /// TAG_ALTERNATE_IIOP_ADDRESS: `octet order | string host | unsigned short port`.
+    ///
+    /// # Errors
+    /// Those of the host.
+    pub fn alternate_address(host: &str, port: u16) -> Result<TaggedComponent, CdrError> {
+        TaggedComponent::encapsulated(component_tag::ALTERNATE_IIOP_ADDRESS, |e| {
+            e.write_latin1_str(host)?;
+            port.encode(e)
+        })
+    }
+
+    /// omniORB's Unix socket: `octet order | string host | string path`.
+    ///
+    /// # Errors
+    /// Those of host and path.
+    pub fn unix_transport(host: &str, path: &str) -> Result<TaggedComponent, CdrError> {
+        TaggedComponent::encapsulated(component_tag::OMNIORB_UNIX_TRANSPORT, |e| {
+            e.write_latin1_str(host)?;
+            write_path(e, path)
+        })
+    }
+
+    /// TAG_POLICIES: `octet order | sequence<{unsigned long type | sequence<octet> value}>`.
+    ///
+    /// # Errors
+    /// [`CdrError::TooLong`].
+    pub fn policies(values: &[(u32, Vec<u8>)]) -> Result<TaggedComponent, CdrError> {
+        TaggedComponent::encapsulated(component_tag::POLICIES, |e| {
+            write_tagged(e, values.iter().map(|(policy, value)| (*policy, value.as_slice())))
+        })
+    }
+
+    /// TAO_TAG_ENDPOINTS of an IIOP profile, or with addresses without a port of a UIOP profile. The first one must be the
+    /// profile's own address.
+    ///
+    /// # Errors
+    /// Those of the addresses.
+    pub fn tao_endpoints(endpoints: &[TaoEndpoint]) -> Result<TaggedComponent, CdrError> {
+        TaggedComponent::encapsulated(component_tag::TAO_ENDPOINTS, |e| {
+            e.write_len(endpoints.len())?;
+            for endpoint in endpoints {
+                write_path(e, &endpoint.address)?;
+                if let Some(port) = endpoint.port {
+                    e.write_u16(port);
+                }
+                e.write_i16(endpoint.priority);
+            }
+            Ok(())
+        })
+    }
+}
+
+pub(super) fn write_all(e: &mut Encoder<'_>, components: &[TaggedComponent]) -> Result<(), CdrError> {
+    write_tagged(e, components.iter().map(|component| (component.tag, component.data.as_slice())))
+}
+
+/// Reads TAG_ORB_TYPE.
+///
+/// # Errors
+/// [`CdrError`] where it is malformed.
+pub fn orb_type(data: &[u8]) -> Result<u32, CdrError> {
+    Decoder::for_encapsulation(data)?.read_u32()
+}
+
+/// Reads TAG_ALTERNATE_IIOP_ADDRESS: host and port.
+///
+/// # Errors
+/// [`CdrError`] where it is malformed.
+pub fn alternate_address(data: &[u8]) -> Result<(&str, u16), CdrError> {
+    let mut d = Decoder::for_encapsulation(data)?;
+    Ok((read_text(&mut d)?, d.read_u16()?))
+}
+
+/// Reads omniORB's Unix socket: the machine's name and the path.
+///
+/// # Errors
+/// [`CdrError`] where it is malformed.
+pub fn unix_transport(data: &[u8]) -> Result<(&str, &str), CdrError> {
+    let mut d = Decoder::for_encapsulation(data)?;
+    Ok((read_text(&mut d)?, read_text(&mut d)?))
+}
+
+/// Reads TAG_POLICIES, or the INVOCATION_POLICIES service context: pairs of policy type and value, each value an
+/// encapsulation.
+///
+/// # Errors
+/// [`CdrError`] where it is malformed.
+pub fn policies(data: &[u8]) -> Result<TaggedList<'_>, CdrError> {
+    TaggedList::parse(&mut Decoder::for_encapsulation(data)?, Limits::DEFAULT.components)
+}
+
+/// One endpoint of TAO_TAG_ENDPOINTS.
+///
+/// ```text
+/// IIOP  string host | short port (read as unsigned) | short priority
+/// UIOP  string path | short priority
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TaoEndpoint {
+    /// Host, or path of a Unix socket.
+    pub address: String,
+    /// The port; `None` for a Unix socket.
+    pub port: Option<u16>,
+    /// The CORBA priority of the lane behind it; -1 for none.
+    pub priority: i16,
+}
+
+impl TaoEndpoint {
+    /// Reads TAO_TAG_ENDPOINTS of a profile with the tag `profile`.
+    ///
+    /// # Errors
+    /// [`CdrError`] where it is malformed, and [`CdrError::OverLimit`] for more endpoints than a reference may have
+    /// profiles.
+    pub fn parse_all(profile: u32, data: &[u8]) -> Result<Vec<TaoEndpoint>, CdrError> {
+        let mut d = Decoder::for_encapsulation(data)?;
+        let len = d.read_len(6)?;
+        if len > Limits::DEFAULT.profiles as usize {
+            return Err(CdrError::OverLimit);
+        }
+        let mut endpoints = Vec::with_capacity(len);
+        for _ in 0..len {
+            let address = read_text(&mut d)?.to_owned();
+            let port = if profile == profile_tag::TAO_UIOP { None } else { Some(d.read_u16()?) };
+            endpoints.push(TaoEndpoint { address, port, priority: d.read_i16()? });
+        }
+        Ok(endpoints)
+    }
+}

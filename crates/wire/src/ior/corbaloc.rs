@@ -1,0 +1,258 @@
+//! corbaloc and corbaname: references that people can write (CORBA 3.0.3 section 13.6.10, Naming Service 1.3 section 2.5).
+//!
+//! ```text
+//! corbaloc  = "corbaloc:" address *("," address) ["/" key]
+//! address   = (":" | "iiop:") [major "." minor "@"] host [":" port]  |  "rir:"
+//! corbaname = "corbaname:" as for corbaloc ["#" name]
+//! ```
+
+use std::fmt;
+
+use super::text::{UrlError, after_scheme, hex_digit};
+use super::{Address, Ior, TaggedProfile};
+use crate::cdr::CdrError;
+use crate::giop::Version;
+use crate::limits::Limits;
+
+/// The port of an address without one.
+pub const DEFAULT_PORT: u16 = 2809;
+
+/// The key of a corbaname, or of `corbaloc:rir:`, without one.
+pub const NAME_SERVICE: &[u8] = b"NameService";
+
+/// An address of a corbaloc.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CorbalocAddress {
+    /// GIOP over TCP.
+    Iiop {
+        /// The highest version to be used; 1.0 if the text says none.
+        version: Version,
+        /// A name, or an address without brackets.
+        host: String,
+        /// [`DEFAULT_PORT`] if the text says none.
+        port: u16,
+    },
+    /// Among the ORB's own initial references. Stands alone.
+    InitialReference,
+}
+
+/// A corbaloc URL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Corbaloc {
+    /// One at least, to be tried in order.
+    pub addresses: Vec<CorbalocAddress>,
+    /// The object key (of `rir:`, the name of the initial reference), escapes resolved. Empty if the text has none.
+    pub key: Vec<u8>,
+}
+
+impl Corbaloc {
+    /// Reads `corbaloc:...`.
+    ///
+    /// # Errors
+    /// [`UrlError`].
+    pub fn parse(text: &str, limits: &Limits) -> Result<Corbaloc, UrlError> {
+        if text.len() > limits.reference_text as usize {
+            return Err(UrlError::TooLong);
+        }
+        Corbaloc::parse_rest(after_scheme(text.trim(), "corbaloc:").ok_or(UrlError::Scheme)?, limits)
+    }
+
+    fn parse_rest(rest: &str, limits: &Limits) -> Result<Corbaloc, UrlError> {
+        let (list, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let mut addresses = Vec::new();
+        for address in list.split(',') {
+            if addresses.len() >= limits.profiles as usize {
+                return Err(UrlError::TooLong);
+            }
+            addresses.push(CorbalocAddress::parse(address)?);
+        }
+        if addresses.len() > 1 && addresses.contains(&CorbalocAddress::InitialReference) {
+            return Err(UrlError::SchemeSpecificPart);
+        }
+        Ok(Corbaloc { addresses, key: unescape_key(key)? })
+    }
+
+    /// The name of the initial reference that this stands for, if it is `rir:`.
+    #[must_use]
+    pub fn initial_reference(&self) -> Option<&[u8]> {
+        let key = if self.key.is_empty() { NAME_SERVICE } else { &self.key };
+        (self.addresses == [CorbalocAddress::InitialReference]).then_some(key)
+    }
+
+    /// The reference: one profile without components for each address, no type. Nil for `rir:`, which only the ORB can
+    /// resolve.
+    ///
+    /// # Errors
+    /// [`CdrError`] of a host that cannot be written.
+    pub fn to_ior(&self) -> Result<Ior, CdrError> {
+        let mut profiles = Vec::with_capacity(self.addresses.len());
+        for address in &self.addresses {
+            if let CorbalocAddress::Iiop { version, host, port } = address {
+                let address = Address::Inet { host, port: *port };
+                profiles.push(TaggedProfile::of(*version, address, &self.key, &[])?);
+            }
+        }
+        Ok(Ior { type_id: String::new(), profiles })
+    }
+}
+
+impl CorbalocAddress {
+    fn parse(text: &str) -> Result<CorbalocAddress, UrlError> {
+        if text.eq_ignore_ascii_case("rir:") {
+            return Ok(CorbalocAddress::InitialReference);
+        }
+        let rest = text.strip_prefix(':').or_else(|| after_scheme(text, "iiop:"));
+        let rest = rest.ok_or(if text.contains(':') { UrlError::Scheme } else { UrlError::Address })?;
+        let (version, place) = match rest.split_once('@') {
+            Some((version, place)) => (parse_version(version)?, place),
+            None => (Version::GIOP_1_0, rest),
+        };
+        let (host, port) = match place.strip_prefix('[') {
+            Some(bracketed) => {
+                let (host, behind) = bracketed.split_once(']').ok_or(UrlError::Address)?;
+                let port = match behind {
+                    "" => None,
+                    _ => Some(behind.strip_prefix(':').ok_or(UrlError::Address)?),
+                };
+                (host, port)
+            }
+            None => match place.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (place, None),
+            },
+        };
+        let bad = |octet: u8| !octet.is_ascii_graphic() || b"[]@/,#%".contains(&octet);
+        if host.is_empty() || host.bytes().any(bad) {
+            return Err(UrlError::Address);
+        }
+        let port = port.map_or(Ok(DEFAULT_PORT), parse_number)?;
+        Ok(CorbalocAddress::Iiop { version, host: host.to_owned(), port })
+    }
+}
+
+fn parse_version(text: &str) -> Result<Version, UrlError> {
+    let (major, minor) = text.split_once('.').ok_or(UrlError::Address)?;
+    let version = Version { major: parse_number(major)?, minor: parse_number(minor)? };
+    if version.major == 1 { Ok(version) } else { Err(UrlError::Address) }
+}
+
+/// Decimal digits only: `FromStr` would take a sign too.
+fn parse_number<T: std::str::FromStr>(text: &str) -> Result<T, UrlError> {
+    if !text.bytes().all(|octet| octet.is_ascii_digit()) {
+        return Err(UrlError::Address);
+    }
+    text.parse().map_err(|_| UrlError::Address)
+}
+
+/// Octets that stand for themselves in a key or a name.
+fn is_plain(octet: u8) -> bool {
+    octet.is_ascii_alphanumeric() || b";/:?@&=+$,-_.!~*'()".contains(&octet)
+}
+
+/// An object key as text: octets that are no letters, digits or harmless signs become `%` and two digits.
+#[must_use]
+pub fn escape_key(key: &[u8]) -> String {
+    let mut text = String::with_capacity(key.len());
+    for octet in key {
+        if is_plain(*octet) {
+            text.push(char::from(*octet));
+        } else {
+            use fmt::Write as _;
+            // Writing to a String cannot fail.
+            let _ = write!(text, "%{octet:02x}");
+        }
+    }
+    text
+}
+
+/// The octets of an escaped key. Signs that should have been escaped stand for themselves, spaces and control characters do
+/// not.
+///
+/// # Errors
+/// [`UrlError::Escape`].
+pub fn unescape_key(text: &str) -> Result<Vec<u8>, UrlError> {
+    let mut octets = text.bytes();
+    let mut key = Vec::with_capacity(text.len());
+    while let Some(octet) = octets.next() {
+        match octet {
+            b'%' => {
+                let mut digit = || octets.next().and_then(hex_digit).ok_or(UrlError::Escape);
+                key.push(digit()? << 4 | digit()?);
+            }
+            0..=b' ' | 0x7f => return Err(UrlError::Escape),
+            octet => key.push(octet),
+        }
+    }
+    Ok(key)
+}
+
+impl fmt::Display for CorbalocAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CorbalocAddress::Iiop { version, host, port } = self else { return f.write_str("rir:") };
+        f.write_str("iiop:")?;
+        if *version != Version::GIOP_1_0 {
+            write!(f, "{version}@")?;
+        }
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+impl fmt::Display for Corbaloc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("corbaloc:")?;
+        self.write_rest(f)
+    }
+}
+
+impl Corbaloc {
+    fn write_rest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, address) in self.addresses.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{address}")?;
+        }
+        if self.key.is_empty() { Ok(()) } else { write!(f, "/{}", escape_key(&self.key)) }
+    }
+}
+
+/// A corbaname URL: a naming context, and a name to resolve there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Corbaname {
+    /// The naming context. Its key is [`NAME_SERVICE`] if the text says none.
+    pub context: Corbaloc,
+    /// The name in its stringified form (`shop/orders.obj`), escapes of the URL resolved; `None` for the context itself.
+    pub name: Option<String>,
+}
+
+impl Corbaname {
+    /// Reads `corbaname:...`.
+    ///
+    /// # Errors
+    /// [`UrlError`]; a name that is not UTF-8 is [`UrlError::SchemeSpecificPart`].
+    pub fn parse(text: &str, limits: &Limits) -> Result<Corbaname, UrlError> {
+        if text.len() > limits.reference_text as usize {
+            return Err(UrlError::TooLong);
+        }
+        let rest = after_scheme(text.trim(), "corbaname:").ok_or(UrlError::Scheme)?;
+        let (context, name) = match rest.split_once('#') {
+            Some((context, name)) => (context, Some(name)),
+            None => (rest, None),
+        };
+        let mut context = Corbaloc::parse_rest(context, limits)?;
+        if context.key.is_empty() {
+            context.key = NAME_SERVICE.to_vec();
+        }
+        let name = match name {
+            None | Some("") => None,
+            Some(name) => Some(String::from_utf8(unescape_key(name)?).map_err(|_| UrlError::SchemeSpecificPart)?),
+        };
+        Ok(Corbaname { context, name })
+    }
+}
+
+impl fmt::Display for Corbaname {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("corbaname:")?;
+        self.context.write_rest(f)?;
+        self.name.as_ref().map_or(Ok(()), |name| write!(f, "#{}", escape_key(name.as_bytes())))
+    }
+}

@@ -1,0 +1,220 @@
+//! References of the specification and of other ORBs, and what is refused.
+
+use super::*;
+use crate::codeset::{CharSet, CodeSetInfo};
+use crate::giop::Version;
+use crate::{Endian, Limits};
+
+fn url(text: &str) -> Result<ObjectUrl, UrlError> {
+    ObjectUrl::parse(text, &Limits::DEFAULT)
+}
+
+fn corbaloc(text: &str) -> Corbaloc {
+    match url(text) {
+        Ok(ObjectUrl::Corbaloc(corbaloc)) => corbaloc,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn iiop(minor: u8, host: &str, port: u16) -> CorbalocAddress {
+    CorbalocAddress::Iiop { version: Version { major: 1, minor }, host: host.to_owned(), port }
+}
+
+#[test]
+fn an_iiop_profile_octet_by_octet() {
+    let data = b"\x00\x01\x02\xff\x00\x00\x00\x02h\x00\x0a\xf9\x00\x00\x00\x01K\x00\x00\x00\x00\x00\x00\x00";
+    let profile = Profile::parse(0, data, &Limits::DEFAULT).unwrap();
+    assert_eq!((profile.version, profile.object_key), (Version::GIOP_1_2, &b"K"[..]));
+    assert_eq!(profile.address, Address::Inet { host: "h", port: 2809 });
+    assert_eq!(profile.endpoints(), [Endpoint::Inet { host: "h".into(), port: 2809 }]);
+    let own = TaggedProfile::of(profile.version, profile.address, b"K", &[]).unwrap();
+    assert_eq!(own.parse().unwrap(), profile);
+    for len in 0..data.len() {
+        assert!(Profile::parse(0, &data[..len], &Limits::DEFAULT).is_err());
+    }
+    assert_eq!(Profile::parse(9, data, &Limits::DEFAULT), Err(CdrError::Unsupported));
+    assert_eq!(Profile::parse(0, b"\x00\x02\x00", &Limits::DEFAULT), Err(CdrError::Unsupported));
+}
+
+#[test]
+fn components_and_endpoints() {
+    let components = [
+        TaggedComponent::orb_type(orb_type_id::CORELANE).unwrap(),
+        TaggedComponent::code_sets(&CodeSetInfo::own(CharSet::Utf8)).unwrap(),
+        TaggedComponent::alternate_address("other", 9).unwrap(),
+        TaggedComponent::unix_transport("here", "/run/s").unwrap(),
+        TaggedComponent::policies(&[(37, vec![0, 0, 0, 1])]).unwrap(),
+        TaggedComponent { tag: 0xdead, data: vec![1, 2, 3] },
+    ];
+    let nowhere = Address::Inet { host: "255.255.255.255", port: 65535 };
+    let tagged = TaggedProfile::of(Version::GIOP_1_2, nowhere, b"key", &components).unwrap();
+    let profile = tagged.parse().unwrap();
+    assert_eq!(profile.components.len(), 6);
+    assert_eq!(profile.components.find(0xdead), Some(&[1, 2, 3][..]));
+    assert_eq!(profile.orb_type(), Some(orb_type_id::CORELANE));
+    let sets = CodeSetInfo::parse(profile.components.find(component_tag::CODE_SETS).unwrap()).unwrap();
+    assert_eq!(sets, CodeSetInfo::own(CharSet::Utf8));
+    let read = policies(profile.components.find(component_tag::POLICIES).unwrap()).unwrap();
+    assert_eq!(read.find(37), Some(&[0, 0, 0, 1][..]));
+    let unix = Endpoint::Unix { host: Some("here".into()), path: "/run/s".into() };
+    assert_eq!(profile.endpoints(), [Endpoint::Inet { host: "other".into(), port: 9 }, unix]);
+    let old = TaggedProfile::of(Version::GIOP_1_0, nowhere, b"key", &components).unwrap();
+    assert!(old.parse().unwrap().components.is_empty());
+}
+
+#[test]
+fn unix_profiles_of_both_forms() {
+    let own = Address::Unix { host: "here", path: "/run/ü" };
+    let tao = Address::Uiop { path: "rel.sock" };
+    for (address, tag, host) in [(own, profile_tag::UNIX, Some("here".to_owned())), (tao, profile_tag::TAO_UIOP, None)]
+    {
+        let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"k", &[]).unwrap();
+        let profile = tagged.parse().unwrap();
+        assert_eq!((tagged.tag, profile.address), (tag, address));
+        let [Endpoint::Unix { host: found, .. }] = &profile.endpoints()[..] else { panic!() };
+        assert_eq!(found, &host);
+    }
+    let bad = Address::Uiop { path: "a\0b" };
+    assert_eq!(TaggedProfile::of(Version::GIOP_1_2, bad, b"k", &[]), Err(CdrError::NulInString));
+}
+
+#[test]
+fn tao_endpoints_of_both_forms() {
+    let inet = [
+        TaoEndpoint { address: "h".into(), port: Some(65535), priority: -1 },
+        TaoEndpoint { address: "h2".into(), port: Some(1), priority: 30 },
+    ];
+    let unix = [TaoEndpoint { address: "a.sock".into(), port: None, priority: 10 }];
+    let written = TaggedComponent::tao_endpoints(&inet).unwrap();
+    assert_eq!(TaoEndpoint::parse_all(profile_tag::IIOP, &written.data).unwrap(), inet);
+    let written = TaggedComponent::tao_endpoints(&unix).unwrap();
+    assert_eq!(TaoEndpoint::parse_all(profile_tag::TAO_UIOP, &written.data).unwrap(), unix);
+}
+
+#[test]
+fn nil_in_every_spelling() {
+    for text in [
+        "IOR:00000000000000010000000000000000",
+        "ior:01FFFFFF0100000000FFFFFF00000000\r\n",
+        " IOR:01000000010000000000000000000000\n",
+        "IOR:01000000000000000000000000000000",
+    ] {
+        assert!(Ior::from_text(text, &Limits::DEFAULT).unwrap().is_nil(), "{text}");
+    }
+    let cut = Ior::from_text("IOR:010000000100000000000000", &Limits::DEFAULT);
+    assert_eq!(cut, Err(UrlError::Content(CdrError::Truncated)));
+    let mut e = Encoder::new();
+    e.set_endian(Endian::Big);
+    Ior::NIL.encode(&mut e).unwrap();
+    assert_eq!(e.into_buffer(), [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn stringified_references_round_trip_with_unknown_profiles() {
+    let known = TaggedProfile::of(Version::GIOP_1_2, Address::Inet { host: "::1", port: 1 }, b"\xff\0", &[]).unwrap();
+    let unknown = TaggedProfile { tag: 0x1234_5678, data: vec![9, 8, 7] };
+    let ior = Ior { type_id: "IDL:Ü:1.0".into(), profiles: vec![unknown, known] };
+    let text = ior.to_text().unwrap();
+    assert_eq!(Ior::from_text(&text, &Limits::DEFAULT), Ok(ior.clone()));
+    assert_eq!(ior.known_profiles().count(), 1);
+    assert!(format!("{ior:?}").contains("0x12345678"));
+    for bad in ["IOR:0", "IOR:0g", "IOR:00é", "IO", ""] {
+        assert!(Ior::from_text(bad, &Limits::DEFAULT).is_err(), "{bad}");
+    }
+    let short = Limits { reference_text: 10, ..Limits::DEFAULT };
+    assert_eq!(Ior::from_text(&text, &short), Err(UrlError::TooLong));
+}
+
+#[test]
+fn corbaloc_addresses() {
+    assert_eq!(corbaloc("corbaloc::h/K").addresses, [iiop(0, "h", 2809)]);
+    let two = corbaloc("corbaloc:iiop:ns1.example.com,IIOP:1.2@ns2.example.com:5000/NameService");
+    assert_eq!(two.addresses, [iiop(0, "ns1.example.com", 2809), iiop(2, "ns2.example.com", 5000)]);
+    let six = corbaloc("corbaloc:iiop:1.2@[2001:db8::1]:2810,:[::1]/Key");
+    assert_eq!(six.addresses, [iiop(2, "2001:db8::1", 2810), iiop(0, "::1", 2809)]);
+    assert_eq!(six.to_string(), "corbaloc:iiop:1.2@[2001:db8::1]:2810,iiop:[::1]:2809/Key");
+    let ior = six.to_ior().unwrap();
+    let first = ior.profiles[0].parse().unwrap();
+    assert_eq!((first.address, first.object_key), (Address::Inet { host: "2001:db8::1", port: 2810 }, &b"Key"[..]));
+    let rir = corbaloc("corbaloc:rir:/X");
+    assert_eq!((rir.initial_reference(), rir.to_ior().unwrap().is_nil()), (Some(&b"X"[..]), true));
+    assert_eq!(corbaloc("corbaloc:rir:").initial_reference(), Some(NAME_SERVICE));
+    assert_eq!((corbaloc("corbaloc::h").key.len(), six.initial_reference()), (0, None));
+}
+
+#[test]
+fn corbaloc_keys_are_escaped_both_ways() {
+    assert_eq!(corbaloc("corbaloc::h/Prod%2fA%20b").key, b"Prod/A b");
+    assert_eq!(corbaloc("corbaloc::h/a/b,c").key, b"a/b,c");
+    let all: Vec<u8> = (0..=255).collect();
+    assert_eq!(unescape_key(&escape_key(&all)).unwrap(), all);
+    assert_eq!(escape_key(b"a/b c%"), "a/b%20c%25");
+    for bad in ["corbaloc::h/%", "corbaloc::h/%2", "corbaloc::h/%g0", "corbaloc::h/a b"] {
+        assert_eq!(url(bad), Err(UrlError::Escape), "{bad}");
+    }
+}
+
+#[test]
+fn corbaloc_errors_have_the_minor_codes_of_the_specification() {
+    for (text, minor) in [
+        ("http://h/K", 7),
+        ("corbaloc:foo:h/K", 7),
+        ("corbaloc::/K", 8),
+        ("corbaloc:h/K", 8),
+        ("corbaloc::h:/K", 8),
+        ("corbaloc::h:65536/K", 8),
+        ("corbaloc::h:+1/K", 8),
+        ("corbaloc::2.0@h/K", 8),
+        ("corbaloc::1@h/K", 8),
+        ("corbaloc::[::1/K", 8),
+        ("corbaloc::[::1]x/K", 8),
+        ("corbaloc::h,/K", 8),
+        ("corbaloc:rir:,:h/K", 9),
+        ("corbaloc::h/%", 10),
+        ("corbaname::h#%ff", 9),
+    ] {
+        let error = url(text).unwrap_err();
+        assert_eq!(error.minor() & 0xfff, minor, "{text}: {error}");
+    }
+    let many = format!("corbaloc:{}/K", vec![":h"; 65].join(","));
+    assert_eq!(url(&many), Err(UrlError::TooLong));
+}
+
+#[test]
+fn corbanames_are_split() {
+    let read = |text| Corbaname::parse(text, &Limits::DEFAULT).unwrap();
+    let plain = read("corbaname::ns.example.com#shop/orders.obj");
+    assert_eq!((plain.context.key.as_slice(), plain.name.as_deref()), (NAME_SERVICE, Some("shop/orders.obj")));
+    assert_eq!(plain.to_string(), "corbaname:iiop:ns.example.com:2809/NameService#shop/orders.obj");
+    assert_eq!(read("corbaname:rir:#a.b/c").context.initial_reference(), Some(NAME_SERVICE));
+    let keyed = read("corbaname::1.2@h:9999/MyNS#x%3ay");
+    assert_eq!((keyed.context.key.as_slice(), keyed.name.as_deref()), (&b"MyNS"[..], Some("x:y")));
+    assert_eq!(read("corbaname::h#a%5c.b").name.as_deref(), Some("a\\.b"));
+    assert_eq!((read("corbaname::h").name, read("corbaname::h#").name), (None, None));
+}
+
+#[test]
+fn equivalence_looks_at_places_and_keys_only() {
+    let make = |port, key: &[u8], components: &[TaggedComponent]| {
+        let address = Address::Inet { host: "h", port };
+        let profile = TaggedProfile::of(Version::GIOP_1_2, address, key, components).unwrap();
+        Ior { type_id: String::new(), profiles: vec![profile] }
+    };
+    let one = make(1, b"k", &[]);
+    let same = Ior { type_id: "IDL:X:1.0".into(), ..make(1, b"k", &[TaggedComponent::orb_type(1).unwrap()]) };
+    let garbage = {
+        let mut ior = one.clone();
+        ior.profiles[0].data[3] = 0xaa;
+        ior
+    };
+    for equivalent in [&same, &garbage] {
+        assert!(one.is_equivalent(equivalent));
+        assert_eq!(one.equivalence_hash(), equivalent.equivalence_hash());
+    }
+    for other in [make(2, b"k", &[]), make(1, b"l", &[]), Ior::NIL] {
+        assert!(!one.is_equivalent(&other));
+    }
+    assert!(Ior::NIL.is_equivalent(&Ior::NIL));
+    let unknown = Ior { type_id: String::new(), profiles: vec![TaggedProfile { tag: 7, data: vec![1] }] };
+    assert!(unknown.is_equivalent(&unknown.clone()) && !unknown.is_equivalent(&one));
+}

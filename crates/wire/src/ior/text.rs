@@ -1,0 +1,121 @@
+//! Stringified references: `IOR:` and hexadecimal digits of an encapsulation (CORBA 3.0.3 section 13.6.9).
+
+use std::fmt::{self, Write as _};
+
+use super::Ior;
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
+use crate::exception::{SystemExceptionKind, minor};
+use crate::limits::Limits;
+
+/// Why a text is no reference. Maps to BAD_PARAM with the OMG's minor codes 7 to 10.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// No scheme that is known here.
+    Scheme,
+    /// A host, port or version that is none.
+    Address,
+    /// The part after the scheme is malformed: digits that are not hexadecimal, `rir:` beside another address.
+    SchemeSpecificPart,
+    /// An escape that is none, or a key that is missing.
+    Escape,
+    /// Longer than [`Limits::reference_text`].
+    TooLong,
+    /// The digits are well, what they encode is not.
+    Content(CdrError),
+}
+
+impl UrlError {
+    /// The system exception that reports this.
+    #[must_use]
+    pub fn kind(self) -> SystemExceptionKind {
+        match self {
+            UrlError::Content(error) => error.kind(),
+            _ => SystemExceptionKind::BadParam,
+        }
+    }
+
+    /// The minor code that reports this.
+    #[must_use]
+    pub fn minor(self) -> u32 {
+        match self {
+            UrlError::Scheme => minor::bad_param::URL_SCHEME,
+            UrlError::Address => minor::bad_param::URL_ADDRESS,
+            UrlError::SchemeSpecificPart => minor::bad_param::URL_SCHEME_SPECIFIC_PART,
+            UrlError::Escape | UrlError::TooLong => minor::bad_param::URL_OTHER,
+            UrlError::Content(error) => error.minor(),
+        }
+    }
+}
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UrlError::Scheme => "expected IOR:, corbaloc: or corbaname:",
+            UrlError::Address => "a host, port or version is malformed",
+            UrlError::SchemeSpecificPart => "the part after the scheme is malformed",
+            UrlError::Escape => "a % is not followed by two hexadecimal digits, or the key is missing",
+            UrlError::TooLong => "the text is longer than the limit",
+            UrlError::Content(error) => return error.fmt(f),
+        })
+    }
+}
+
+impl std::error::Error for UrlError {}
+
+impl From<CdrError> for UrlError {
+    fn from(error: CdrError) -> UrlError {
+        UrlError::Content(error)
+    }
+}
+
+/// The rest of a text after a scheme, whose letters may be large or small.
+pub(super) fn after_scheme<'t>(text: &'t str, scheme: &str) -> Option<&'t str> {
+    let (start, rest) = text.split_at_checked(scheme.len())?;
+    start.eq_ignore_ascii_case(scheme).then_some(rest)
+}
+
+pub(super) fn hex_digit(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+impl Ior {
+    /// Reads `IOR:` and digits; white space around them is not looked at.
+    ///
+    /// # Errors
+    /// [`UrlError`].
+    pub fn from_text(text: &str, limits: &Limits) -> Result<Ior, UrlError> {
+        if text.len() > limits.reference_text as usize {
+            return Err(UrlError::TooLong);
+        }
+        let digits = after_scheme(text.trim(), "IOR:").ok_or(UrlError::Scheme)?.as_bytes();
+        if !digits.len().is_multiple_of(2) {
+            return Err(UrlError::SchemeSpecificPart);
+        }
+        let pair = |pair: &[u8]| match pair {
+            [high, low] => Some(hex_digit(*high)? << 4 | hex_digit(*low)?),
+            _ => None,
+        };
+        let octets: Option<Vec<u8>> = digits.chunks(2).map(pair).collect();
+        let octets = octets.ok_or(UrlError::SchemeSpecificPart)?;
+        Ok(Ior::decode(&mut Decoder::for_encapsulation(&octets)?.with_limits(limits))?)
+    }
+
+    /// Writes `IOR:` and digits, in the order of this machine.
+    ///
+    /// # Errors
+    /// [`CdrError::NotInCodeSet`] and [`CdrError::NulInString`] of the type id.
+    pub fn to_text(&self) -> Result<String, CdrError> {
+        let mut e = Encoder::new();
+        e.write_u8(e.endian().flag());
+        self.encode(&mut e)?;
+        let octets = e.into_buffer();
+        let mut text = String::with_capacity(4 + 2 * octets.len());
+        text.push_str("IOR:");
+        for octet in octets {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{octet:02x}");
+        }
+        Ok(text)
+    }
+}

@@ -1,0 +1,37 @@
+//! A reference as text, in any of its forms.
+
+use super::text::{UrlError, after_scheme};
+use super::{Corbaloc, Corbaname, Ior};
+use crate::limits::Limits;
+
+/// What the argument of `string_to_object` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ObjectUrl {
+    /// `IOR:`
+    Ior(Ior),
+    /// `corbaloc:`
+    Corbaloc(Corbaloc),
+    /// `corbaname:`
+    Corbaname(Corbaname),
+}
+
+impl ObjectUrl {
+    /// Reads a reference.
+    ///
+    /// # Errors
+    /// [`UrlError`].
+    pub fn parse(text: &str, limits: &Limits) -> Result<ObjectUrl, UrlError> {
+        let trimmed = text.trim();
+        let is = |scheme| after_scheme(trimmed, scheme).is_some();
+        if is("IOR:") {
+            Ior::from_text(text, limits).map(ObjectUrl::Ior)
+        } else if is("corbaloc:") {
+            Corbaloc::parse(text, limits).map(ObjectUrl::Corbaloc)
+        } else if is("corbaname:") {
+            Corbaname::parse(text, limits).map(ObjectUrl::Corbaname)
+        } else {
+            Err(UrlError::Scheme)
+        }
+    }
+}
