@@ -33,6 +33,20 @@ impl Ports {
     }
 }
 
+/// What the dissector says of a capture.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The system dropped packets before they were captured, so the dissector's word is worth nothing.
+    Incomplete,
+    /// It saw everything.
+    Complete {
+        /// One failed check for each kind of message of which one is malformed.
+        malformed: Vec<Failed>,
+        /// How many packets have GIOP messages that it recognised.
+        recognised: usize,
+    },
+}
+
 /// A capture under way. Dropping it ends it.
 #[derive(Debug)]
 pub struct Capture {
@@ -78,25 +92,27 @@ impl Capture {
         }
     }
 
-    /// Ends the capture and returns a failed check for each kind of message of which the dissector finds one malformed, and how many GIOP
-    /// messages it recognised.
+    /// Ends the capture and says what the dissector makes of it.
     ///
     /// # Errors
     /// tshark is missing or cannot read the capture.
-    pub fn finish(mut self) -> Result<(Vec<Failed>, usize), String> {
+    pub fn finish(mut self) -> Result<Verdict, String> {
         // Packets reach dumpcap's file about once in a second at the latest.
         thread::sleep(Duration::from_millis(1200));
         self.end();
-        let lines = self.dissect("giop", &["frame.number"])?;
-        let recognised = lines.len();
-        let mut failed: Vec<Failed> = Vec::new();
+        let lost = "tcp.analysis.lost_segment || tcp.analysis.ack_lost_segment";
+        if !self.dissect(lost, &["frame.number"])?.is_empty() {
+            return Ok(Verdict::Incomplete);
+        }
+        let recognised = self.dissect("giop", &["frame.number"])?.len();
+        let mut malformed: Vec<Failed> = Vec::new();
         for line in self.dissect("_ws.malformed", &["_ws.col.Info", "frame.number"])? {
             let check = format!("malformed-{}", kind(&line));
-            if !failed.iter().any(|other| other.check == check) {
-                failed.push(Failed { line: format!("FAIL {check} got {line} in {}", self.file.display()), check });
+            if !malformed.iter().any(|other| other.check == check) {
+                malformed.push(Failed { line: format!("FAIL {check} got {line} in {}", self.file.display()), check });
             }
         }
-        Ok((failed, recognised))
+        Ok(Verdict::Complete { malformed, recognised })
     }
 
     fn dissect(&self, filter: &str, fields: &[&str]) -> Result<Vec<String>, String> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::capture::{Capture, Ports};
+use crate::capture::{Capture, Ports, Verdict};
 use crate::peers::{Orb, Peers, Variant};
 use crate::process::{self, Server};
 use crate::report::Report;
@@ -12,6 +12,12 @@ use crate::skips::Skips;
 
 /// How long a client may take for all its checks; it takes a few seconds alone.
 const LIFE: Duration = Duration::from_secs(180);
+
+/// The greatest large message of a dissected run: enough for fragments, and little enough to be captured without loss.
+const DISSECTED_BIG: &str = "20000";
+
+/// How often a run is repeated because its capture lost packets.
+const CAPTURES: usize = 5;
 
 /// Whether the traffic of a run is captured and judged by Wireshark's dissector too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,37 +34,72 @@ pub enum Traffic {
 /// A peer is missing or does not start, a check fails that interop/skips does not list, one listed there passes, or the
 /// server does not end as the last check tells it to.
 pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: Traffic) -> Result<usize, String> {
-    let peers = Peers::build(&folder.join("peers"))?;
-    let suffix = if traffic == Traffic::Dissected { "-dissected" } else { "" };
-    let files = folder.join(format!("{}-serves-{}-{}{suffix}", server.name(), client.name(), variant.name));
-    fs::create_dir_all(&files).map_err(|error| format!("{}: {error}", files.display()))?;
-    let skips = Skips::of(server.name(), client.name(), variant.name)?;
+    let run = Run { peers: Peers::build(&folder.join("peers"))?, server, client, variant };
+    let name = format!("{}-serves-{}-{}", server.name(), client.name(), variant.name);
+    match traffic {
+        Traffic::Unwatched => run.unwatched(&folder.join(name)),
+        Traffic::Dissected => run.dissected(&folder.join(name + "-dissected")),
+    }
+}
 
-    let (ports, capture) = match traffic {
-        Traffic::Unwatched => (Ports { server: 0, client: 0 }, None),
-        Traffic::Dissected => {
+struct Run {
+    peers: &'static Peers,
+    server: Orb,
+    client: Orb,
+    variant: Variant,
+}
+
+impl Run {
+    fn unwatched(&self, files: &Path) -> Result<usize, String> {
+        make_folder(files)?;
+        let skips = self.skips()?;
+        let (report, talk) = self.calls(files, Ports { server: 0, client: 0 }, &skips.options())?;
+        judge(&skips, &report, &talk, Traffic::Unwatched)
+    }
+
+    fn dissected(&self, files: &Path) -> Result<usize, String> {
+        make_folder(files)?;
+        let skips = self.skips()?;
+        let mut options = skips.options();
+        options.extend(["--big", DISSECTED_BIG]);
+        for _ in 0..CAPTURES {
             let ports = Ports::free()?;
-            (ports, Some(Capture::start(&files, ports)?))
+            let capture = Capture::start(files, ports)?;
+            let (mut report, talk) = self.calls(files, ports, &options)?;
+            let Verdict::Complete { malformed, recognised } = capture.finish()? else { continue };
+            // Each check is a request at least; fewer packets would mean that the capture saw something else.
+            if recognised < report.passed.len() {
+                return Err(format!("the dissector recognised only {recognised} packets of GIOP"));
+            }
+            report.failed.extend(malformed);
+            return judge(&skips, &report, &talk, Traffic::Dissected);
         }
-    };
-    let running = Server::start(peers.server(server, variant, ports.server), &files)?;
-    let mut command = peers.client(client, variant, ports.client);
-    command.arg(running.reference()).arg("--shutdown").args(skips.options());
-    let finished = process::run(command, "client", &files, LIFE)?;
-    let mut report = Report::read(&finished.output)
-        .map_err(|trouble| format!("{trouble}\nclient:\n{}\nserver:\n{}", finished.output, running.output()))?;
-    if let Some(capture) = capture {
-        let (malformed, recognised) = capture.finish()?;
-        // Each check is a request and a reply at least; fewer frames would mean that the capture saw nothing.
-        if recognised < report.passed.len() {
-            return Err(format!("the dissector recognised only {recognised} frames of GIOP"));
-        }
-        report.failed.extend(malformed);
+        Err(format!("{CAPTURES} captures lost packets; is the machine overloaded?"))
     }
-    let found = skips.judge(&report, traffic);
-    if !found.is_empty() {
-        return Err(format!("{}\nserver:\n{}", found.join("\n"), running.output()));
+
+    /// The client's report, and what the server printed.
+    fn calls(&self, files: &Path, ports: Ports, options: &[&str]) -> Result<(Report, String), String> {
+        let server = Server::start(self.peers.server(self.server, self.variant, ports.server), files)?;
+        let mut command = self.peers.client(self.client, self.variant, ports.client);
+        command.arg(server.reference()).arg("--shutdown").args(options);
+        let finished = process::run(command, "client", files, LIFE)?;
+        let report = Report::read(&finished.output)
+            .map_err(|trouble| format!("{trouble}\nclient:\n{}\nserver:\n{}", finished.output, server.output()))?;
+        let talk = server.output();
+        server.ends_by_itself()?;
+        Ok((report, talk))
     }
-    running.ends_by_itself()?;
-    Ok(report.passed.len())
+
+    fn skips(&self) -> Result<Skips, String> {
+        Skips::of(self.server.name(), self.client.name(), self.variant.name)
+    }
+}
+
+fn make_folder(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+fn judge(skips: &Skips, report: &Report, talk: &str, traffic: Traffic) -> Result<usize, String> {
+    let found = skips.judge(report, traffic);
+    if found.is_empty() { Ok(report.passed.len()) } else { Err(format!("{}\nserver:\n{talk}", found.join("\n"))) }
 }

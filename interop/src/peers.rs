@@ -43,23 +43,31 @@ pub enum Characters {
 pub struct Variant {
     /// The name in interop/skips.
     pub name: &'static str,
-    /// The client speaks GIOP 1.x; the server answers whatever comes.
-    pub giop_minor: u8,
+    /// The server publishes and speaks at most GIOP 1.x.
+    pub server_minor: u8,
+    /// The client speaks at most GIOP 1.x, and publishes that for callbacks. JacORB's client does the latter only: it speaks what
+    /// the server publishes.
+    pub client_minor: u8,
     /// Characters in narrow strings.
     pub characters: Characters,
 }
 
 impl Variant {
     /// GIOP 1.2, ASCII.
-    pub const GIOP_1_2: Self = Self { name: "giop-1.2", giop_minor: 2, characters: Characters::Ascii };
-    /// GIOP 1.1, ASCII.
-    pub const GIOP_1_1: Self = Self { name: "giop-1.1", giop_minor: 1, characters: Characters::Ascii };
-    /// GIOP 1.0, ASCII.
-    pub const GIOP_1_0: Self = Self { name: "giop-1.0", giop_minor: 0, characters: Characters::Ascii };
+    pub const GIOP_1_2: Self =
+        Self { name: "giop-1.2", server_minor: 2, client_minor: 2, characters: Characters::Ascii };
+    /// The client speaks no more than GIOP 1.1.
+    pub const GIOP_1_1: Self = Self { name: "giop-1.1", client_minor: 1, ..Self::GIOP_1_2 };
+    /// The client speaks no more than GIOP 1.0.
+    pub const GIOP_1_0: Self = Self { name: "giop-1.0", client_minor: 0, ..Self::GIOP_1_2 };
+    /// The server publishes a profile of IIOP 1.1.
+    pub const PUBLISHED_1_1: Self = Self { name: "published-1.1", server_minor: 1, ..Self::GIOP_1_2 };
+    /// The server publishes a profile of IIOP 1.0.
+    pub const PUBLISHED_1_0: Self = Self { name: "published-1.0", server_minor: 0, ..Self::GIOP_1_2 };
     /// GIOP 1.2, ISO 8859-1 in narrow strings.
-    pub const LATIN1: Self = Self { name: "latin1", giop_minor: 2, characters: Characters::Latin1 };
+    pub const LATIN1: Self = Self { name: "latin1", characters: Characters::Latin1, ..Self::GIOP_1_2 };
     /// GIOP 1.2, all of Unicode in narrow strings.
-    pub const UNICODE: Self = Self { name: "unicode", giop_minor: 2, characters: Characters::Unicode };
+    pub const UNICODE: Self = Self { name: "unicode", characters: Characters::Unicode, ..Self::GIOP_1_2 };
 }
 
 /// The peers, built below one folder.
@@ -87,8 +95,8 @@ impl Peers {
     /// The command that starts an ORB's server, its reference file not yet named. Port 0 lets the system choose one.
     pub fn server(&self, orb: Orb, variant: Variant, port: u16) -> Command {
         let mut command = match orb {
-            Orb::OmniOrb => self.omniorb("server", variant, port),
-            Orb::JacOrb => self.jacorb("peer.Server", variant, port, None),
+            Orb::OmniOrb => self.omniorb("server", variant, variant.server_minor, port),
+            Orb::JacOrb => self.jacorb("peer.Server", variant, variant.server_minor, port),
         };
         command.args(["--life", "240"]);
         command
@@ -97,12 +105,8 @@ impl Peers {
     /// The command that starts an ORB's client, its reference not yet named. The port is the one for callbacks.
     pub fn client(&self, orb: Orb, variant: Variant, port: u16) -> Command {
         let mut command = match orb {
-            Orb::OmniOrb => {
-                let mut command = self.omniorb("client", variant, port);
-                command.args(["-ORBmaxGIOPVersion", &format!("1.{}", variant.giop_minor)]);
-                command
-            }
-            Orb::JacOrb => self.jacorb("peer.Client", variant, port, Some(variant.giop_minor)),
+            Orb::OmniOrb => self.omniorb("client", variant, variant.client_minor, port),
+            Orb::JacOrb => self.jacorb("peer.Client", variant, variant.client_minor, port),
         };
         let characters = match variant.characters {
             Characters::Ascii => "ascii",
@@ -113,17 +117,18 @@ impl Peers {
         command
     }
 
-    fn omniorb(&self, program: &str, variant: Variant, port: u16) -> Command {
+    fn omniorb(&self, program: &str, variant: Variant, minor: u8, port: u16) -> Command {
         let mut command = Command::new(self.built.join("omniorb").join(program));
         let port = if port == 0 { String::new() } else { port.to_string() };
         command.args(["-ORBendPoint", &format!("giop:tcp:127.0.0.1:{port}")]);
+        command.args(["-ORBmaxGIOPVersion", &format!("1.{minor}")]);
         if variant.characters == Characters::Unicode {
             command.args(["-ORBnativeCharCodeSet", "UTF-8"]);
         }
         command
     }
 
-    fn jacorb(&self, class: &str, variant: Variant, port: u16, giop_minor: Option<u8>) -> Command {
+    fn jacorb(&self, class: &str, variant: Variant, minor: u8, port: u16) -> Command {
         let built = self.built.join("jacorb");
         let native = if variant.characters == Characters::Unicode { "UTF8" } else { "ISO8859_1" };
         let mut command = Command::new("java");
@@ -131,9 +136,7 @@ impl Peers {
         command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
         command.arg("-cp").arg(format!("{0}/classes:{0}/lib/*", built.display()));
         command.arg(format!("-Djacorb.native_char_codeset={native}")).arg(format!("-DOAPort={port}"));
-        if let Some(minor) = giop_minor {
-            command.arg(format!("-Djacorb.giop_minor_version={minor}"));
-        }
+        command.arg(format!("-Djacorb.giop_minor_version={minor}"));
         command.arg(class);
         command
     }

@@ -52,6 +52,11 @@ pairs! {
     jacorb_serves_omniorb_in_1_0: JacOrb serves OmniOrb in GIOP_1_0;
     jacorb_serves_jacorb_in_1_0: JacOrb serves JacOrb in GIOP_1_0;
 
+    omniorb_publishes_1_1_for_jacorb: OmniOrb serves JacOrb in PUBLISHED_1_1;
+    jacorb_publishes_1_1_for_omniorb: JacOrb serves OmniOrb in PUBLISHED_1_1;
+    omniorb_publishes_1_0_for_jacorb: OmniOrb serves JacOrb in PUBLISHED_1_0;
+    jacorb_publishes_1_0_for_omniorb: JacOrb serves OmniOrb in PUBLISHED_1_0;
+
     omniorb_serves_jacorb_in_latin1: OmniOrb serves JacOrb in LATIN1;
     jacorb_serves_omniorb_in_latin1: JacOrb serves OmniOrb in LATIN1;
     omniorb_serves_jacorb_in_unicode: OmniOrb serves JacOrb in UNICODE;

@@ -59,7 +59,7 @@ pub(crate) fn packages(_root: &Path) -> Outcome {
     let list = missing.join(" ");
     if !is_root() || !in_path("apt-get") {
         return Err(format!(
-            "these system packages (Debian's names) are missing and only root can install them: {list}\n\
+            "these system packages (Debian's names) are missing, and only root can install them, with apt-get: {list}\n\
              install them (`sudo apt-get install {list}`), or run `cargo xtask test --quick`, which skips the peers"
         ));
     }
@@ -70,7 +70,9 @@ pub(crate) fn packages(_root: &Path) -> Outcome {
         command
     };
     steps::status(apt().args(["update", "-qq"]))?;
-    steps::status(apt().args(["install", "-y", "-qq", "--no-install-recommends"]).args(&missing))?;
+    steps::status(
+        apt().args(["install", "-y", "-qq", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0"]).args(&missing),
+    )?;
     let still = self::missing(NEEDS, &present);
     if still.is_empty() {
         Ok(format!("installed {list}"))
