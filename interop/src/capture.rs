@@ -68,7 +68,7 @@ impl Capture {
         }
         let log = folder.join("dumpcap.log");
         let output = fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-        // dumpcap is the part of tshark that captures; it can be told to end without loss. 64 MiB of buffer lose no packet.
+        // dumpcap is the part of tshark that captures. The buffer is 64 MiB.
         let mut command = Command::new("dumpcap");
         command.args(["-q", "-i", "lo", "-B", "64", "-a", "duration:300"]);
         command.arg("-f").arg(format!("tcp port {} or tcp port {}", ports.server, ports.client));
