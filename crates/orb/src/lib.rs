@@ -1,2 +1,50 @@
-//! Placeholder.
+//! Corelane: a Real-time CORBA ORB.
+//!
+//! An [`Orb`] is made by its [builder](Orb::builder). Servants implement the traits that the IDL compiler makes from
+//! interfaces, and are activated with a [`Poa`](poa::Poa); clients call typed [references](Reference). Every call has a
+//! deadline, and a [`SystemException`] says what went wrong, where and how long it took.
+//!
+//! The request path takes no lock that another connection's thread can hold, allocates nothing in steady state and finds
+//! its servant in constant time; ARCHITECTURE.md draws it.
 #![forbid(unsafe_code)]
+
+mod address;
+mod client;
+mod current;
+mod event;
+mod exception;
+mod fault;
+mod invocation;
+mod main_thread;
+#[doc(hidden)]
+pub mod mapping;
+pub mod minor;
+mod object;
+mod operation_table;
+mod orb;
+pub mod poa;
+mod policy;
+mod receive;
+mod servant;
+mod server;
+
+pub use corelane_net::{Endpoint, Peer};
+pub use corelane_wire::{Cdr, CdrError, Limits, Octets, Version};
+pub use current::{Current, current};
+pub use event::{Event, EventCounts};
+pub use fault::Fault;
+pub use exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind, UserException};
+pub use invocation::Reply;
+pub use object::{ObjectRef, Reference};
+pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
+pub use policy::{CallPolicies, SyncScope, Timeout, with_call_policies};
+pub use servant::{Servant, ServerCall, Skeleton};
+pub use server::config::{Dispatch, NestedWait, PoolConfig};
+
+/// Includes the Rust code that a build script made from `NAME.idl`: `corelane::include_idl!("echo");`
+#[macro_export]
+macro_rules! include_idl {
+    ($name:literal) => {
+        include!(concat!(env!("OUT_DIR"), "/", $name, ".rs"));
+    };
+}

@@ -201,6 +201,13 @@ impl<T> SlotTable<T> {
         None
     }
 
+    /// The entry that is at this index now, whatever its generation: for a caller that knows the value when it sees it.
+    #[inline]
+    pub fn peek(&self, index: u32) -> Option<Guard<'_, T>> {
+        let word = self.slot(index)?.word.load(Ordering::Relaxed);
+        if word & LIVE != 0 { self.get(index, generation_of(word)) } else { None }
+    }
+
     /// Puts a value in and returns its index and generation, which is never 0.
     ///
     /// # Errors
@@ -291,8 +298,7 @@ impl<T> SlotTable<T> {
     pub fn iter(&self) -> impl Iterator<Item = Guard<'_, T>> {
         let end = self.writer.lock().unused;
         (0..end).filter_map(|index| {
-            let word = self.slot(index)?.word.load(Ordering::Relaxed);
-            if word & LIVE != 0 { self.get(index, generation_of(word)) } else { None }
+            self.peek(index)
         })
     }
 

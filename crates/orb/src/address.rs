@@ -1,0 +1,165 @@
+//! Between references on the wire and endpoints of transports.
+
+use corelane_net::Endpoint;
+use corelane_wire::codeset::{CodeSetInfo, negotiate};
+use corelane_wire::giop;
+use corelane_wire::ior::{self, Address, Corbaloc, Ior, ObjectUrl, Profile, TaggedComponent, TaggedProfile, UrlError, component_tag};
+use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
+
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+
+/// What omniORB writes, and expects, as the TCP address of a server that has none.
+const NO_TCP: (&str, u16) = ("255.255.255.255", 65535);
+
+/// A profile taken apart.
+pub(crate) struct Found {
+    /// Where the server can be reached, in the order to try.
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) object_key: Vec<u8>,
+    pub(crate) version: Version,
+    /// What to announce on a new connection.
+    pub(crate) code_sets: Option<CodeSets>,
+    /// What holds where nothing is announced.
+    pub(crate) default_code_sets: CodeSets,
+    /// Which profile of the reference it is.
+    pub(crate) index: u32,
+}
+
+/// The profiles of `ior` that are understood and lead somewhere, in its order.
+pub(crate) fn profiles(ior: &Ior, highest: Version) -> Vec<Found> {
+    let parsed = ior.profiles.iter().zip(0..).filter_map(|(profile, index)| Some((profile.parse().ok()?, index)));
+    parsed.map(|(profile, index)| found(&profile, highest, index)).collect()
+}
+
+fn found(profile: &Profile<'_>, highest: Version, index: u32) -> Found {
+    let version = profile.version.min(highest);
+    let info = profile.components.find(component_tag::CODE_SETS).and_then(|data| CodeSetInfo::parse(data).ok());
+    let code_sets = if version == Version::GIOP_1_0 { None } else { info.as_ref().and_then(choose) };
+    let default_code_sets = if version == Version::GIOP_1_0 { CodeSets::DEFAULT } else { CodeSets::LATIN1_UTF16 };
+    let endpoints = profile.endpoints().into_iter().filter_map(endpoint).collect();
+    Found { endpoints, object_key: profile.object_key.to_vec(), version, code_sets, default_code_sets, index }
+}
+
+/// UTF-8, in which Rust's strings need no conversion, wherever the server has it; else by the specification's algorithm.
+fn choose(server: &CodeSetInfo) -> Option<CodeSets> {
+    let mut own = CodeSetInfo::own(CharSet::Utf8);
+    let conversion = std::mem::take(&mut own.char.conversion);
+    negotiate(&own, server, WideOrder::Standard)
+        .or_else(|_| {
+            own.char.conversion = conversion;
+            negotiate(&own, server, WideOrder::Standard)
+        })
+        .ok()
+}
+
+/// A Unix socket is of use on its own host only.
+fn endpoint(found: ior::Endpoint) -> Option<Endpoint> {
+    match found {
+        ior::Endpoint::Inet { host, port } => Some(Endpoint::tcp(host, port)),
+        ior::Endpoint::Unix { host: Some(host), .. } if host != host_name() => None,
+        ior::Endpoint::Unix { path, .. } => Some(Endpoint::unix(path)),
+    }
+}
+
+/// This machine's name; empty if it has none.
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
+}
+
+/// A reference to an object of this ORB: a profile for each kind of address, Unix sockets first, because they are the faster
+/// way for whoever can use them.
+pub(crate) fn reference(type_id: &str, endpoints: &[Endpoint], version: Version, key: &[u8]) -> Result<Ior, CdrError> {
+    let mut tcp = Vec::new();
+    let mut unix = Vec::new();
+    for endpoint in endpoints {
+        match endpoint {
+            Endpoint::Tcp { host, port } => tcp.push((host.as_str(), *port)),
+            Endpoint::Unix { path } => unix.extend(path.to_str()),
+            _ => {}
+        }
+    }
+    let host = if unix.is_empty() { String::new() } else { host_name() };
+    let common = [
+        TaggedComponent::orb_type(ior::orb_type_id::CORELANE)?,
+        TaggedComponent::code_sets(&CodeSetInfo::own(CharSet::Utf8))?,
+    ];
+    let mut profiles = Vec::new();
+    for path in &unix {
+        profiles.push(TaggedProfile::of(version, Address::Unix { host: &host, path }, key, &common)?);
+    }
+    let mut components = common.to_vec();
+    for path in &unix {
+        components.push(TaggedComponent::unix_transport(&host, path)?);
+    }
+    let (first, others) = tcp.split_first().map_or((NO_TCP, &[][..]), |(first, others)| (*first, others));
+    for (host, port) in others {
+        components.push(TaggedComponent::alternate_address(host, *port)?);
+    }
+    profiles.push(TaggedProfile::of(version, Address::Inet { host: first.0, port: first.1 }, key, &components)?);
+    Ok(Ior { type_id: type_id.to_owned(), profiles })
+}
+
+/// A reference from its text; the inner error is the name of an initial reference, which only the ORB can resolve.
+pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Result<Ior, String>, SystemException> {
+    match ObjectUrl::parse(text, limits).map_err(|error| bad_text(text, error))? {
+        ObjectUrl::Ior(ior) => Ok(Ok(ior)),
+        ObjectUrl::Corbaloc(corbaloc) => of_corbaloc(&corbaloc),
+        _ => Err(SystemException::omg(Kind::BadParam, 10, Completion::No)
+            .because("corbaname: needs a naming service; resolve the name with one and use the reference")),
+    }
+}
+
+fn of_corbaloc(corbaloc: &Corbaloc) -> Result<Result<Ior, String>, SystemException> {
+    match corbaloc.initial_reference() {
+        Some(name) => Ok(Err(String::from_utf8_lossy(name).into_owned())),
+        None => Ok(Ok(corbaloc.to_ior()?)),
+    }
+}
+
+fn bad_text(text: &str, error: UrlError) -> SystemException {
+    let shown: String = text.chars().take(60).collect();
+    SystemException::new(error.kind(), error.minor(), Completion::No).because(format!("\"{shown}\": {error}"))
+}
+
+/// The object key in the address of a request that carries a profile or a whole reference.
+#[cold]
+pub(crate) fn key_in_profile<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
+    match target {
+        giop::Target::Key(key) => Some(key),
+        giop::Target::Profile { tag, data } | giop::Target::Reference { tag, data, .. } => {
+            Profile::parse(*tag, data, limits).ok().map(|profile| profile.object_key)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_leads_back_to_its_endpoints() {
+        let endpoints = [Endpoint::tcp("10.0.0.1", 4000), Endpoint::unix("/run/orb"), Endpoint::tcp("::1", 4001)];
+        let ior = reference("IDL:T:1.0", &endpoints, Version::GIOP_1_2, b"key").unwrap();
+        let found = profiles(&ior, Version::GIOP_1_2);
+        assert_eq!(found[0].endpoints, [Endpoint::unix("/run/orb")]);
+        assert_eq!(found[1].endpoints[0], Endpoint::tcp("10.0.0.1", 4000));
+        assert!(found[1].endpoints.contains(&Endpoint::tcp("::1", 4001)));
+        assert!(found.iter().all(|found| found.object_key == b"key" && found.version == Version::GIOP_1_2));
+        assert_eq!(found[1].code_sets, Some(CodeSets::UTF8_UTF16));
+    }
+
+    #[test]
+    fn a_client_of_giop_1_0_negotiates_nothing() {
+        let ior = reference("IDL:T:1.0", &[Endpoint::tcp("h", 1)], Version::GIOP_1_2, b"key").unwrap();
+        let found = &profiles(&ior, Version::GIOP_1_0)[0];
+        assert_eq!((found.version, found.code_sets, found.default_code_sets), (Version::GIOP_1_0, None, CodeSets::DEFAULT));
+    }
+
+    #[test]
+    fn texts_that_are_no_references_say_why() {
+        let refused = |text: &str| parse(text, &Limits::DEFAULT).unwrap_err();
+        assert_eq!(refused("nonsense").kind(), Kind::BadParam);
+        assert!(refused("nonsense").to_string().contains("nonsense"));
+        assert_eq!(parse("corbaloc:rir:/NameService", &Limits::DEFAULT).unwrap().unwrap_err(), "NameService");
+    }
+}

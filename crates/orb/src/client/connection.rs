@@ -1,0 +1,265 @@
+//! The client's end of a connection: one request out, its reply in.
+//!
+//! The thread that calls is the thread that reads (decision 1). Replies that belong to calls given up earlier are skipped.
+
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use corelane_net::{Endpoint, Half, Stream, Wait};
+use corelane_wire::connection::{Framer, Step};
+use corelane_wire::giop::{Header, MessageKind};
+use corelane_wire::{CodeSets, Encoder, Limits};
+
+use super::watch::Watched;
+use crate::fault::Fault;
+use crate::invocation::machine::Written;
+use crate::orb::Core;
+use crate::policy::Due;
+use crate::receive::ReceiveBuffer;
+
+/// Replies that may be outstanding from calls given up; past it the connection is worth less than a new one.
+const ABANDONED: u32 = 8;
+
+/// A connection to a server, used by one call at a time.
+#[derive(Debug)]
+pub(crate) struct ClientConnection {
+    stream: Box<dyn Stream>,
+    endpoint: Endpoint,
+    framer: Framer,
+    received: ReceiveBuffer,
+    /// Memory of the last request, for the next one.
+    pub(crate) request_memory: Vec<u8>,
+    next_id: u32,
+    abandoned: u32,
+    /// The code sets announced to the server.
+    pub(crate) announced: Option<CodeSets>,
+    coarse: Duration,
+    broken: bool,
+    watched: Watched,
+}
+
+/// A whole message from the server.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// At the front of the receive buffer, this long.
+    InPlace(Header, usize),
+    /// Put together from fragments.
+    Assembled(Header, Vec<u8>),
+}
+
+/// Why a request did not go out or no reply came.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The transport failed or the peer closed.
+    Io(io::Error),
+    /// The peer announced the end with CloseConnection.
+    Closed,
+    /// The peer broke the protocol.
+    Fault(Fault),
+    /// The time is over.
+    TimedOut,
+}
+
+impl From<io::Error> for Broken {
+    #[cold]
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::TimedOut { Broken::TimedOut } else { Broken::Io(error) }
+    }
+}
+
+impl ClientConnection {
+    pub(crate) fn new(stream: Box<dyn Stream>, core: &Core, endpoint: &Endpoint) -> io::Result<Self> {
+        let watched = core.watch(&*stream)?;
+        Ok(ClientConnection {
+            stream,
+            endpoint: endpoint.clone(),
+            framer: Framer::new(),
+            received: ReceiveBuffer::new(),
+            request_memory: Vec::with_capacity(1024),
+            next_id: 0,
+            abandoned: 0,
+            announced: None,
+            coarse: Duration::ZERO,
+            broken: false,
+            watched,
+        })
+    }
+
+    /// Whether the next call may use it.
+    #[inline]
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.broken && !self.watched.hung_up()
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// A request id; even, as bidirectional GIOP wants of the side that connected.
+    #[inline]
+    pub(crate) fn request_id(&mut self) -> u32 {
+        self.next_id = self.next_id.wrapping_add(2);
+        self.next_id
+    }
+
+    /// Asks the transport to keep `due`; coarse time-outs cost a system call only when they change by more than an eighth.
+    #[inline]
+    fn wait(&mut self, due: Due) -> Result<Wait, Broken> {
+        let coarse = match due {
+            Due::At(moment) => return Ok(Wait::Until(moment)),
+            Due::Within(duration) => duration,
+            Due::Never => Duration::MAX,
+        };
+        if coarse.abs_diff(self.coarse) > self.coarse / 8 {
+            self.stream.set_coarse_timeouts(coarse, coarse)?;
+            self.coarse = coarse;
+        }
+        Ok(Wait::Block)
+    }
+
+    /// Sends a finished message.
+    ///
+    /// # Errors
+    /// How much of it went out, and why no more.
+    #[inline]
+    pub(crate) fn send(&mut self, message: &Encoder<'_>, due: Due) -> Result<(), (Written, Broken)> {
+        let wait = self.wait(due).map_err(|broken| (Written::Nothing, broken))?;
+        let mut slices = [IoSlice::new(&[]); 2 * corelane_wire::cdr::MAX_SEGMENTS + 1];
+        let mut count = 0;
+        let mut total = 0;
+        for (slot, slice) in slices.iter_mut().zip(message.slices()) {
+            *slot = IoSlice::new(slice);
+            count += 1;
+            total += slice.len();
+        }
+        let mut sent = 0;
+        let mut left = &mut slices[..count];
+        loop {
+            match self.stream.send_vectored(left, wait) {
+                Ok(more) => {
+                    sent += more;
+                    if sent == total {
+                        return Ok(());
+                    }
+                    IoSlice::advance_slices(&mut left, more);
+                }
+                Err(error) => {
+                    self.broken = true;
+                    return Err((if sent == 0 { Written::Nothing } else { Written::Part }, error.into()));
+                }
+            }
+        }
+    }
+
+    /// The next whole message.
+    #[inline]
+    pub(crate) fn receive(&mut self, due: Due, limits: &Limits) -> Result<Received, Broken> {
+        let mut due = due;
+        let mut first = true;
+        loop {
+            let wanted = match self.framer.next(self.received.unread(), limits) {
+                Ok(Step::Message { header, len }) => return Ok(Received::InPlace(header, len)),
+                Ok(Step::NeedMore(wanted)) => wanted,
+                Err(fault) => {
+                    self.broken = true;
+                    return Err(Broken::Fault(fault.into()));
+                }
+            };
+            if !first {
+                // A peer that drips octets may not stretch the time: from the second read on the moment is fixed.
+                due = due.fixed();
+            }
+            first = false;
+            let wait = self.wait(due)?;
+            match self.stream.recv(self.received.room(wanted), wait) {
+                Ok(0) => {
+                    self.broken = true;
+                    return Err(Broken::Io(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Ok(count) => self.received.filled(count),
+                Err(error) => {
+                    let broken = Broken::from(error);
+                    self.broken |= !matches!(broken, Broken::TimedOut);
+                    return Err(broken);
+                }
+            }
+        }
+    }
+
+    /// The octets of a message received in place.
+    #[inline]
+    pub(crate) fn in_place(&self, length: usize) -> &[u8] {
+        &self.received.unread()[..length]
+    }
+
+    /// Takes the message at the front out of the buffer, for results that outlive the connection's use.
+    #[cold]
+    pub(crate) fn take_message(&mut self, length: usize) -> ReceiveBuffer {
+        let rest = self.received.split_after(length, ReceiveBuffer::new());
+        std::mem::replace(&mut self.received, rest)
+    }
+
+    /// The message at the front has been read.
+    #[inline]
+    pub(crate) fn consume(&mut self, length: usize) {
+        self.received.consume(length);
+    }
+
+    /// The call that waited for a reply gives up: the reply may still come and is skipped then.
+    #[cold]
+    pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
+        self.abandoned += 1;
+        let mut slices = message_slices(cancel);
+        // A hint only: if it does not fit, it is not worth waiting for, but half of it would break the stream.
+        match self.stream.send_vectored(&slices, Wait::Now) {
+            Ok(sent) if sent == slices.iter().map(|slice| slice.len()).sum::<usize>() => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => self.broken = true,
+        }
+        slices.clear();
+        self.broken |= self.abandoned > ABANDONED;
+    }
+
+    /// A reply came, whosever it was: the peer is alive.
+    #[inline]
+    pub(crate) fn answered(&mut self) {
+        self.abandoned = 0;
+    }
+
+    /// The connection is not to be used again.
+    #[cold]
+    pub(crate) fn set_broken(&mut self) {
+        self.broken = true;
+    }
+
+    /// After a failed send the peer's last words may still be there: whether they are CloseConnection.
+    #[cold]
+    pub(crate) fn was_closed_orderly(&mut self, limits: &Limits) -> bool {
+        for _ in 0..64 {
+            match self.framer.next(self.received.unread(), limits) {
+                Ok(Step::Message { header, len }) => {
+                    if header.kind == MessageKind::CloseConnection {
+                        return true;
+                    }
+                    self.received.consume(len);
+                }
+                Ok(Step::NeedMore(wanted)) => match self.stream.recv(self.received.room(wanted), Wait::Now) {
+                    Ok(count) if count > 0 => self.received.filled(count),
+                    _ => return false,
+                },
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}
+
+fn message_slices<'m>(message: &'m Encoder<'_>) -> Vec<IoSlice<'m>> {
+    message.slices().map(IoSlice::new).collect()
+}
+
+impl Drop for ClientConnection {
+    fn drop(&mut self) {
+        self.stream.shutdown(Half::Both);
+    }
+}

@@ -1,0 +1,5 @@
+//! The client's side: connections, and the pools that they are taken from.
+
+pub(crate) mod connection;
+pub(crate) mod pool;
+pub(crate) mod watch;

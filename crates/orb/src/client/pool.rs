@@ -1,0 +1,187 @@
+//! Connections to one server, checked out exclusively (decision 1).
+//!
+//! A call takes a connection for itself with one compare-and-swap, writes its request, reads its own reply, and gives the
+//! connection back. Two callers never share one, so nobody waits for another's reply. When all of the bound are out, a caller
+//! waits until its deadline.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use corelane_net::Endpoint;
+use corelane_sys::clock::Monotonic;
+use corelane_sys::gate::Gate;
+use corelane_sys::lock::{Exclusive, OwnedExclusiveGuard, Scope};
+
+use super::connection::ClientConnection;
+use crate::orb::Core;
+
+/// What connections may be shared for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PoolKey {
+    /// Where the server is: addresses of one profile in the order to try.
+    pub(crate) endpoints: Vec<Endpoint>,
+}
+
+type Slot = Exclusive<Option<ClientConnection>>;
+
+/// The connections to one server.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    key: PoolKey,
+    slots: Vec<Arc<Slot>>,
+    /// Slots from here on have never held a connection.
+    used: AtomicUsize,
+    gate: Gate,
+}
+
+/// A connection that the calling thread has for itself; it goes back when this is dropped.
+pub(crate) struct Checkout {
+    slot: Option<OwnedExclusiveGuard<Option<ClientConnection>>>,
+    pool: Arc<Pool>,
+}
+
+thread_local! {
+    /// The slot that this thread had last, in whatever pool: where it looks first.
+    static HINT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum NoConnection {
+    /// All are in use and none came back in time.
+    AllBusy,
+    /// Connecting failed at every address; the last failure.
+    Failed(io::Error),
+    /// The time was over while connecting.
+    TimedOut,
+}
+
+impl Pool {
+    pub(crate) fn new(key: PoolKey, bound: usize) -> Self {
+        let slots = (0..bound.max(1)).map(|_| Arc::new(Exclusive::new("client connection", Scope::Connection, None)));
+        Pool { key, slots: slots.collect(), used: AtomicUsize::new(0), gate: Gate::new("connection pool", Scope::Lane) }
+    }
+
+    pub(crate) fn key(&self) -> &PoolKey {
+        &self.key
+    }
+
+    /// A live connection that nobody uses, if there is one.
+    #[inline]
+    pub(crate) fn idle(self: &Arc<Self>) -> Option<Checkout> {
+        let used = self.used.load(Ordering::Acquire);
+        let hint = HINT.get();
+        for turn in 0..used {
+            let mut index = hint + turn;
+            if index >= used {
+                index %= used;
+            }
+            if let Some(mut slot) = self.slots[index].try_lock_owned() {
+                match &*slot {
+                    Some(connection) if connection.is_usable() => {
+                        HINT.set(index);
+                        return Some(Checkout { slot: Some(slot), pool: Arc::clone(self) });
+                    }
+                    _ => *slot = None,
+                }
+            }
+        }
+        None
+    }
+
+    /// A connection: an idle one, a new one while the bound allows, else the first that comes back before `until`.
+    #[cold]
+    pub(crate) fn connect(self: &Arc<Self>, core: &Core, until: Option<Monotonic>) -> Result<Checkout, NoConnection> {
+        let mut checkout = match self.free().or_else(|| self.gate.wait(until, || self.free())) {
+            Some(checkout) => checkout,
+            None => return Err(NoConnection::AllBusy),
+        };
+        let slot = checkout.slot_mut();
+        if slot.is_none() {
+            *slot = Some(self.open(core, until)?);
+        }
+        Ok(checkout)
+    }
+
+    /// An idle connection, else an empty slot.
+    fn free(self: &Arc<Self>) -> Option<Checkout> {
+        if let Some(checkout) = self.idle() {
+            return Some(checkout);
+        }
+        self.slots.iter().enumerate().find_map(|(index, slot)| {
+            let mut slot = slot.try_lock_owned()?;
+            if slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
+                *slot = None;
+            }
+            self.used.fetch_max(index + 1, Ordering::AcqRel);
+            HINT.set(index);
+            Some(Checkout { slot: Some(slot), pool: Arc::clone(self) })
+        })
+    }
+
+    fn open(&self, core: &Core, until: Option<Monotonic>) -> Result<ClientConnection, NoConnection> {
+        let mut failure = io::Error::new(io::ErrorKind::AddrNotAvailable, "the profile has no address");
+        for endpoint in &self.key.endpoints {
+            match core.transports().connect(endpoint, until) {
+                Ok(stream) => return ClientConnection::new(stream, core, endpoint).map_err(NoConnection::Failed),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(NoConnection::TimedOut),
+                Err(error) => failure = error,
+            }
+        }
+        Err(NoConnection::Failed(failure))
+    }
+
+    /// Closes every connection that is not in use, in good order.
+    pub(crate) fn close_idle(&self) {
+        for slot in &self.slots {
+            if let Some(mut slot) = slot.try_lock() {
+                *slot = None;
+            }
+        }
+    }
+}
+
+impl Checkout {
+    fn slot_mut(&mut self) -> &mut Option<ClientConnection> {
+        // The slot is there until drop.
+        self.slot.as_mut().expect("a checkout has its slot until it is dropped")
+    }
+
+    /// Drops the connection instead of giving it back: its state is unknown.
+    #[cold]
+    pub(crate) fn discard(mut self) {
+        *self.slot_mut() = None;
+    }
+}
+
+impl std::ops::Deref for Checkout {
+    type Target = ClientConnection;
+
+    #[inline]
+    fn deref(&self) -> &ClientConnection {
+        self.slot.as_ref().and_then(|slot| slot.as_ref()).expect("a checkout holds a connection until it is discarded")
+    }
+}
+
+impl std::ops::DerefMut for Checkout {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut ClientConnection {
+        self.slot.as_mut().and_then(|slot| slot.as_mut()).expect("a checkout holds a connection until it is discarded")
+    }
+}
+
+impl Drop for Checkout {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot = None;
+        self.pool.gate.open();
+    }
+}
+
+impl std::fmt::Debug for Checkout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checkout").field("pool", self.pool.key()).finish_non_exhaustive()
+    }
+}

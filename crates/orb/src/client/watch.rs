@@ -1,0 +1,122 @@
+//! Watching idle connections for the end: nothing is written to a connection that the peer has already closed (decision 12).
+//!
+//! One thread per ORB, made with the first connection, waits for hang-ups of all of them. Replies do not wake it.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use corelane_net::Stream;
+use corelane_sys::epoll::{Epoll, Event, Interest};
+use corelane_sys::eventfd::Wake;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::slots::{Retired, SlotTable};
+use corelane_sys::thread::{self, JoinHandle};
+
+const STOP: u64 = u64::MAX;
+
+/// The thread and what it watches.
+pub(crate) struct Watcher {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    epoll: Epoll,
+    wake: Wake,
+    stop: AtomicBool,
+    flags: SlotTable<Arc<AtomicBool>>,
+}
+
+/// A connection's entry; watching ends when it is dropped.
+pub(crate) struct Watched {
+    hung_up: Arc<AtomicBool>,
+    entry: Option<(Arc<Shared>, u32, u32)>,
+}
+
+impl Watcher {
+    pub(crate) fn new(most: u32) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        let wake = Wake::new()?;
+        epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP, Interest::READABLE)?;
+        let flags = SlotTable::new("watched connections", Scope::Orb, most);
+        let shared = Arc::new(Shared { epoll, wake, stop: AtomicBool::new(false), flags });
+        Ok(Watcher { shared, thread: Mutex::new("watcher thread", Scope::Orb, None) })
+    }
+
+    /// Watches `stream`; a stream without a descriptor is not watched and never known to have hung up.
+    pub(crate) fn watch(&self, stream: &dyn Stream) -> io::Result<Watched> {
+        let hung_up = Arc::new(AtomicBool::new(false));
+        let Some(fd) = stream.readiness() else { return Ok(Watched { hung_up, entry: None }) };
+        self.start()?;
+        let (slot, generation) = self.shared.flags.insert(Arc::clone(&hung_up)).map_err(io::Error::other)?;
+        let token = (u64::from(slot) << 32) | u64::from(generation);
+        let watched = Watched { hung_up, entry: Some((Arc::clone(&self.shared), slot, generation)) };
+        self.shared.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)?;
+        Ok(watched)
+    }
+
+    fn start(&self) -> io::Result<()> {
+        let mut thread = self.thread.lock();
+        if thread.is_none() {
+            let shared = Arc::clone(&self.shared);
+            let builder = thread::Builder::new().name("orb/watch").stack_size(64 * 1024);
+            *thread = Some(builder.spawn(move || shared.run())?);
+        }
+        Ok(())
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake.notify();
+        if let Some(thread) = self.thread.lock().take() {
+            // The thread does nothing that can panic; if it did, there is nothing left to stop.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut events = [Event::EMPTY; 32];
+        while !self.stop.load(Ordering::Acquire) {
+            let Ok(count) = self.epoll.wait(&mut events, None) else { return };
+            for event in &events[..count] {
+                let (slot, generation) = ((event.token() >> 32) as u32, event.token() as u32);
+                if let Some(hung_up) = self.flags.get(slot, generation) {
+                    hung_up.store(true, Ordering::Release);
+                }
+            }
+        }
+    }
+}
+
+impl Watched {
+    #[inline]
+    pub(crate) fn hung_up(&self) -> bool {
+        self.hung_up.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some((shared, slot, generation)) = self.entry.take() {
+            // The kernel forgets the descriptor when the stream is dropped.
+            let _: Retired<_> = shared.flags.retire(slot, generation);
+        }
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").field("hung_up", &self.hung_up()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watcher").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,161 @@
+//! What happens to an ORB that nobody asked about: counters, and a callback for those who want to know.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use corelane_net::{Endpoint, Peer};
+
+use crate::fault::Fault;
+
+/// Something worth telling. The callback runs on the thread where it happened and should be quick.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A peer broke the protocol; its connection is closed.
+    ProtocolFault {
+        /// Who.
+        peer: Peer,
+        /// How.
+        fault: Fault,
+    },
+    /// A message did not go on arriving within the pool's `message_timeout`; its connection is closed.
+    Stalled {
+        /// Who.
+        peer: Peer,
+    },
+    /// A peer did not read its replies and too many waited; its connection is closed.
+    OutputOverflow {
+        /// Who.
+        peer: Peer,
+    },
+    /// The pool holds as many connections as it may; this one was closed at once.
+    ConnectionRefused {
+        /// Who.
+        peer: Peer,
+        /// The bound.
+        most: usize,
+    },
+    /// A connection could not be accepted.
+    AcceptFailed {
+        /// Where.
+        listener: Endpoint,
+        /// Why.
+        error: String,
+    },
+    /// A servant panicked; the caller got UNKNOWN, COMPLETED_MAYBE.
+    ServantPanicked {
+        /// The interface of the servant.
+        interface: &'static str,
+        /// The operation.
+        operation: String,
+        /// What it panicked with.
+        message: String,
+    },
+    /// A thread of a pool ended early.
+    ThreadFailed {
+        /// Its name and why.
+        message: String,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::ProtocolFault { peer, fault } => write!(f, "{peer} broke the protocol: {fault}"),
+            Event::Stalled { peer } => write!(f, "{peer} stopped in the middle of a message"),
+            Event::OutputOverflow { peer } => write!(f, "{peer} does not read its replies"),
+            Event::ConnectionRefused { peer, most } => write!(f, "{peer} was refused: {most} connections are open"),
+            Event::AcceptFailed { listener, error } => write!(f, "a connection at {listener} could not be accepted: {error}"),
+            Event::ServantPanicked { interface, operation, message } => {
+                write!(f, "the servant of {interface} panicked in {operation}: {message}")
+            }
+            Event::ThreadFailed { message } => write!(f, "a thread ended: {message}"),
+        }
+    }
+}
+
+/// How often things have happened since the ORB was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventCounts {
+    /// Connections accepted.
+    pub connections_opened: u64,
+    /// Accepted connections that have ended.
+    pub connections_closed: u64,
+    /// Connections closed because the peer broke the protocol.
+    pub protocol_faults: u64,
+    /// Connections closed because a message stalled.
+    pub stalled: u64,
+    /// Connections closed because replies were not read.
+    pub output_overflows: u64,
+    /// Connections refused for want of room.
+    pub connections_refused: u64,
+    /// Servants that panicked.
+    pub panics: u64,
+}
+
+type Callback = Box<dyn Fn(&Event) + Send + Sync>;
+
+/// The counters and the callback of an ORB.
+#[derive(Default)]
+pub(crate) struct Events {
+    callback: Option<Callback>,
+    opened: AtomicU64,
+    closed: AtomicU64,
+    faults: AtomicU64,
+    stalled: AtomicU64,
+    overflows: AtomicU64,
+    refused: AtomicU64,
+    panics: AtomicU64,
+}
+
+impl Events {
+    pub(crate) fn new(callback: Option<Callback>) -> Self {
+        Events { callback, ..Events::default() }
+    }
+
+    pub(crate) fn connection_opened(&self) {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn connection_closed(&self) {
+        self.closed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[cold]
+    pub(crate) fn report(&self, event: &Event) {
+        let counter = match event {
+            Event::ProtocolFault { .. } => Some(&self.faults),
+            Event::Stalled { .. } => Some(&self.stalled),
+            Event::OutputOverflow { .. } => Some(&self.overflows),
+            Event::ConnectionRefused { .. } => Some(&self.refused),
+            Event::ServantPanicked { .. } => Some(&self.panics),
+            Event::AcceptFailed { .. } | Event::ThreadFailed { .. } => None,
+        };
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(callback) = &self.callback {
+            callback(event);
+        }
+    }
+
+    pub(crate) fn counts(&self) -> EventCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        EventCounts {
+            connections_opened: read(&self.opened),
+            connections_closed: read(&self.closed),
+            protocol_faults: read(&self.faults),
+            stalled: read(&self.stalled),
+            output_overflows: read(&self.overflows),
+            connections_refused: read(&self.refused),
+            panics: read(&self.panics),
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.counts().fmt(f)
+    }
+}

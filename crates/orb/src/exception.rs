@@ -1,0 +1,246 @@
+//! The one error of a call: a CORBA system exception with what a person needs to understand it.
+//!
+//! A [`SystemException`] is at most 16 octets, so that `Result`s stay cheap on the hot path; the detail is boxed and made
+//! only where a call has failed for a local reason (a connection, a deadline, a limit).
+
+use std::fmt;
+use std::time::Duration;
+
+use corelane_wire::exception::SystemExceptionBody;
+use corelane_wire::{CdrError, Decoder, Encoder};
+pub use corelane_wire::exception::{Completion, SystemExceptionKind};
+
+/// A CORBA system exception (CORBA 3.0.3, section 4.12), raised here or received from the peer.
+///
+/// # Examples
+/// ```
+/// use corelane::{Completion, SystemException, SystemExceptionKind};
+/// let refused = SystemException::new(SystemExceptionKind::NoPermission, 0, Completion::No);
+/// assert_eq!(refused.repository_id(), "IDL:omg.org/CORBA/NO_PERMISSION:1.0");
+/// ```
+#[derive(Clone)]
+pub struct SystemException {
+    detail: Option<Box<Detail>>,
+    minor: u32,
+    kind: SystemExceptionKind,
+    completed: Completion,
+}
+
+/// What the ORB knows about a failure beside the exception itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// The endpoint that the call was going to, as in a corbaloc.
+    pub endpoint: Option<String>,
+    /// Where in the call it happened.
+    pub phase: Option<Phase>,
+    /// Time from the start of the phase (or of the call, where that is known) to the failure.
+    pub elapsed: Option<Duration>,
+    /// What happened, for a person; sizes and limits are in here.
+    pub message: String,
+}
+
+/// A stretch of an invocation that can fail or time out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Waiting for a connection of the pool to become free.
+    Acquire,
+    /// Establishing a connection.
+    Connect,
+    /// Writing the request.
+    Send,
+    /// Waiting for the reply.
+    Wait,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Acquire => "waiting for a free connection",
+            Phase::Connect => "connecting",
+            Phase::Send => "sending the request",
+            Phase::Wait => "waiting for the reply",
+        })
+    }
+}
+
+impl SystemException {
+    /// An exception with its full minor code (vendor id in the upper 20 bits).
+    #[must_use]
+    pub fn new(kind: SystemExceptionKind, minor: u32, completed: Completion) -> Self {
+        SystemException { detail: None, minor, kind, completed }
+    }
+
+    /// An exception with a minor code of the OMG's table.
+    #[must_use]
+    pub fn omg(kind: SystemExceptionKind, minor: u32, completed: Completion) -> Self {
+        Self::new(kind, corelane_wire::exception::minor::OMG | minor, completed)
+    }
+
+    /// BAD_OPERATION 2: the target does not know the operation.
+    #[cold]
+    #[must_use]
+    pub fn bad_operation() -> Self {
+        Self::omg(SystemExceptionKind::BadOperation, 2, Completion::No)
+    }
+
+    /// The same exception with what the ORB knows about its cause.
+    #[cold]
+    #[must_use]
+    pub fn with_detail(mut self, detail: Detail) -> Self {
+        self.detail = Some(Box::new(detail));
+        self
+    }
+
+    /// The same exception with a sentence about its cause.
+    #[cold]
+    #[must_use]
+    pub fn because(self, message: impl Into<String>) -> Self {
+        self.with_detail(Detail { message: message.into(), ..Detail::default() })
+    }
+
+    /// The same exception with another completion status.
+    #[must_use]
+    pub fn completed_as(mut self, completed: Completion) -> Self {
+        self.completed = completed;
+        self
+    }
+
+    /// Which exception it is.
+    #[must_use]
+    pub fn kind(&self) -> SystemExceptionKind {
+        self.kind
+    }
+
+    /// The full minor code: vendor id in the upper 20 bits, code in the lower 12.
+    #[must_use]
+    pub fn minor(&self) -> u32 {
+        self.minor
+    }
+
+    /// Whether the operation ran at the target.
+    #[must_use]
+    pub fn completed(&self) -> Completion {
+        self.completed
+    }
+
+    /// What the ORB knows about the cause; absent for an exception that came from the peer.
+    #[must_use]
+    pub fn detail(&self) -> Option<&Detail> {
+        self.detail.as_deref()
+    }
+
+    /// Whether it says that the target has no such operation.
+    #[inline]
+    pub(crate) fn is_unknown_operation(&self) -> bool {
+        self.kind == SystemExceptionKind::BadOperation
+    }
+
+    /// Writes the exception as a reply carries it.
+    #[cold]
+    pub(crate) fn encode(&self, encoder: &mut Encoder<'_>) {
+        SystemExceptionBody { kind: self.kind, minor: self.minor, completed: self.completed }.write(encoder);
+    }
+
+    /// Reads the exception that a reply carries.
+    #[cold]
+    pub(crate) fn decode(decoder: &mut Decoder<'_>) -> Result<Self, CdrError> {
+        let body = SystemExceptionBody::read(decoder)?;
+        Ok(Self::new(body.kind, body.minor, body.completed))
+    }
+
+    /// `IDL:omg.org/CORBA/NAME:1.0`.
+    #[must_use]
+    pub fn repository_id(&self) -> &'static str {
+        self.kind.repository_id()
+    }
+}
+
+impl PartialEq for SystemException {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, self.minor, self.completed) == (other.kind, other.minor, other.completed)
+    }
+}
+
+impl Eq for SystemException {}
+
+impl From<CdrError> for SystemException {
+    #[cold]
+    fn from(error: CdrError) -> Self {
+        Self::new(error.kind(), error.minor(), Completion::No).because(error.text())
+    }
+}
+
+impl fmt::Debug for SystemException {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl fmt::Display for SystemException {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind.name())?;
+        let code = self.minor & 0xfff;
+        match self.minor & !0xfff {
+            corelane_wire::exception::minor::OMG => write!(f, " minor {code}")?,
+            0 if code == 0 => {}
+            vendor => match std::str::from_utf8(&vendor.to_be_bytes()[..2]) {
+                Ok(letters) if letters.bytes().all(|b| b.is_ascii_alphanumeric()) => write!(f, " minor {code} of {letters}")?,
+                _ => write!(f, " minor {:#x}", self.minor)?,
+            },
+        }
+        f.write_str(match self.completed {
+            Completion::Yes => ", COMPLETED_YES",
+            Completion::No => ", COMPLETED_NO",
+            Completion::Maybe => ", COMPLETED_MAYBE",
+        })?;
+        let Some(detail) = &self.detail else { return Ok(()) };
+        if let Some(phase) = detail.phase {
+            write!(f, ", {phase}")?;
+        }
+        if let Some(endpoint) = &detail.endpoint {
+            write!(f, " at {endpoint}")?;
+        }
+        if let Some(elapsed) = detail.elapsed {
+            write!(f, " after {elapsed:.1?}")?;
+        }
+        if !detail.message.is_empty() {
+            write!(f, ": {}", detail.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SystemException {}
+
+/// An exception declared in IDL: it has a repository id and travels as its members.
+pub trait UserException: corelane_wire::Cdr {
+    /// The repository id that goes in front of the members.
+    const REPOSITORY_ID: &'static str;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_exception_is_at_most_sixteen_octets() {
+        assert!(size_of::<SystemException>() <= 16);
+    }
+
+    #[test]
+    fn the_text_names_exception_minor_vendor_and_cause() {
+        let lost = SystemException::omg(SystemExceptionKind::Timeout, 3, Completion::Maybe).with_detail(Detail {
+            endpoint: Some("iiop:1.2@127.0.0.1:4000".into()),
+            phase: Some(Phase::Wait),
+            elapsed: Some(Duration::from_millis(300)),
+            message: String::new(),
+        });
+        assert_eq!(
+            lost.to_string(),
+            "TIMEOUT minor 3, COMPLETED_MAYBE, waiting for the reply at iiop:1.2@127.0.0.1:4000 after 300.0ms"
+        );
+        let foreign = SystemException::new(SystemExceptionKind::Transient, 0x4154_0002, Completion::No);
+        assert_eq!(foreign.to_string(), "TRANSIENT minor 2 of AT, COMPLETED_NO");
+    }
+}

@@ -1,0 +1,41 @@
+//! What a peer did wrong.
+
+use std::fmt;
+
+use corelane_wire::CdrError;
+use corelane_wire::connection::ProtocolFault;
+use corelane_wire::giop::MessageKind;
+
+/// A breach of the protocol; the connection ends with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The octets are no GIOP, or too many.
+    Protocol(ProtocolFault),
+    /// A message that this side does not take.
+    Unexpected(MessageKind),
+    /// A header that does not decode.
+    Malformed(CdrError),
+}
+
+impl From<ProtocolFault> for Fault {
+    fn from(fault: ProtocolFault) -> Self {
+        Fault::Protocol(fault)
+    }
+}
+
+impl From<CdrError> for Fault {
+    fn from(error: CdrError) -> Self {
+        Fault::Malformed(error)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Protocol(fault) => fault.fmt(f),
+            Fault::Unexpected(kind) => write!(f, "a {kind:?} message, which this side does not take"),
+            Fault::Malformed(error) => write!(f, "a message header in which {}", error.text()),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The client's view of an operation.
+
+/// An operation as a stub calls it.
+///
+/// # Examples
+/// ```
+/// use corelane::mapping::Operation;
+/// static OPERATION: Operation = Operation::new("reset");
+/// assert_eq!(OPERATION.name(), "reset");
+/// ```
+#[derive(Debug)]
+pub struct Operation {
+    name: &'static str,
+}
+
+impl Operation {
+    /// An operation by its name on the wire: `_get_x` for an attribute.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        Operation { name }
+    }
+
+    /// The name on the wire.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}

@@ -1,0 +1,117 @@
+//! A reply, read in place in its connection's buffer.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use corelane_wire::{CdrError, CodeSets, Decoder, Endian, Octets, Version};
+
+use crate::client::pool::Checkout;
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::orb::Core;
+
+/// The answer to a call: results, or a user exception. While it lives it holds the connection that it came on.
+#[derive(Debug)]
+pub struct Reply {
+    body: Body,
+    core: Arc<Core>,
+    /// Where the next value is.
+    position: usize,
+    exception: Option<String>,
+    endian: Endian,
+    version: Version,
+    code_sets: CodeSets,
+}
+
+/// Where the octets are.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// At the front of the connection's buffer, this long.
+    InPlace(Checkout, usize),
+    /// In memory of its own.
+    Owned(Octets),
+}
+
+impl Body {
+    #[inline]
+    fn octets(&self) -> &[u8] {
+        match self {
+            Body::InPlace(connection, length) => connection.in_place(*length),
+            Body::Owned(octets) => octets,
+        }
+    }
+}
+
+impl Reply {
+    #[inline]
+    pub(crate) fn new(
+        body: Body,
+        core: Arc<Core>,
+        position: usize,
+        (endian, version, code_sets): (Endian, Version, CodeSets),
+    ) -> Self {
+        Reply { body, core, position, exception: None, endian, version, code_sets }
+    }
+
+    /// Reads the repository id that a user exception begins with.
+    #[cold]
+    pub(crate) fn into_exception(mut self) -> Result<Self, SystemException> {
+        self.exception = Some(self.read(|decoder| decoder.read_latin1_string())?);
+        Ok(self)
+    }
+
+    #[inline]
+    pub(crate) fn is_exception(&self) -> bool {
+        self.exception.is_some()
+    }
+
+    /// The repository id of the user exception, if the reply is one; its members are next to be read.
+    #[must_use]
+    #[inline]
+    pub fn exception(&self) -> Option<&str> {
+        self.exception.as_deref()
+    }
+
+    /// UNKNOWN 1: the object raised a user exception that the operation does not declare.
+    #[must_use]
+    #[cold]
+    pub fn unlisted_exception(&self) -> SystemException {
+        let id = self.exception.as_deref().unwrap_or("an exception");
+        SystemException::omg(Kind::Unknown, 1, Completion::Yes).because(format!("the object raised {id}, which the operation does not declare"))
+    }
+
+    /// Reads results with `read`; a second call goes on where the first ended.
+    ///
+    /// # Errors
+    /// MARSHAL, COMPLETED_YES, for octets that are not the values.
+    #[inline]
+    pub fn read<T>(&mut self, read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>) -> Result<T, SystemException> {
+        let octets = self.body.octets();
+        let env: &(dyn Any + Sync) = &self.core;
+        let mut decoder = Decoder::new(octets, self.endian)
+            .at(self.position)
+            .with_version(self.version)
+            .with_code_sets(self.code_sets)
+            .with_from_server(true)
+            .with_limits(&self.core.config().limits)
+            .with_env(env);
+        if let Body::Owned(owner) = &self.body {
+            decoder = decoder.with_owner(owner);
+        }
+        match read(&mut decoder) {
+            Ok(value) => {
+                self.position = decoder.position();
+                Ok(value)
+            }
+            Err(error) => Err(SystemException::from(error).completed_as(Completion::Yes)),
+        }
+    }
+}
+
+impl Drop for Reply {
+    #[inline]
+    fn drop(&mut self) {
+        if let Body::InPlace(connection, length) = &mut self.body {
+            connection.consume(*length);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What a reference is bound to: usable profiles, each with its connections, and where the object has moved.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use corelane_sys::lock::Scope;
+use corelane_sys::published::Published;
+use corelane_wire::ior::Ior;
+use corelane_wire::{CodeSets, Version};
+
+use crate::client::pool::Pool;
+use crate::orb::Core;
+
+/// A reference's way to its object, shared by all copies of the reference.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    ior: Ior,
+    original: OnceLock<Arc<Target>>,
+    /// Where the object was forwarded to, until that fails.
+    forwarded: Published<Option<Arc<Target>>>,
+    /// Spares the look where nothing was forwarded.
+    moved: AtomicBool,
+    local: OnceLock<Option<Box<[u8]>>>,
+}
+
+/// The usable profiles of one IOR, in its order.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) ior: Ior,
+    pub(crate) profiles: Vec<Profile>,
+}
+
+/// One usable profile.
+#[derive(Debug)]
+pub(crate) struct Profile {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) object_key: Box<[u8]>,
+    pub(crate) version: Version,
+    /// What to announce on a new connection; `None` in GIOP 1.0 and where the profile says nothing about code sets.
+    pub(crate) code_sets: Option<CodeSets>,
+    /// What is spoken where nothing was negotiated.
+    pub(crate) default_code_sets: CodeSets,
+    /// Index among all profiles of the IOR, for servers that want the whole reference as the address.
+    pub(crate) index: u32,
+}
+
+impl Binding {
+    pub(crate) fn new(ior: Ior) -> Self {
+        Binding { ior, original: OnceLock::new(), forwarded: Published::new("forwarded target", Scope::Orb, None), moved: AtomicBool::new(false), local: OnceLock::new() }
+    }
+
+    pub(crate) fn ior(&self) -> &Ior {
+        &self.ior
+    }
+
+    /// The target of the reference itself.
+    #[inline]
+    pub(crate) fn original(&self, core: &Core) -> &Arc<Target> {
+        self.original.get_or_init(|| Arc::new(Target::new(core, self.ior.clone())))
+    }
+
+    /// Where to go first: the forwarded target if there is one.
+    #[inline]
+    pub(crate) fn forwarded(&self) -> Option<Arc<Target>> {
+        if self.moved.load(Ordering::Acquire) { Option::clone(&self.forwarded.load()) } else { None }
+    }
+
+    pub(crate) fn set_forwarded(&self, target: Option<Arc<Target>>) {
+        self.moved.store(target.is_some(), Ordering::Release);
+        self.forwarded.store(Arc::new(target));
+    }
+
+    /// The object key if the object may live in this very ORB.
+    #[inline]
+    pub(crate) fn local_key(&self, core: &Core) -> Option<&[u8]> {
+        self.local.get_or_init(|| core.local_key(&self.ior)).as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn may_be_local(&self, core: &Core) -> bool {
+        self.local_key(core).is_some()
+    }
+}
+
+impl Target {
+    /// Every profile that some transport serves.
+    #[cold]
+    pub(crate) fn new(core: &Core, ior: Ior) -> Self {
+        let profiles = core.usable_profiles(&ior);
+        Target { ior, profiles }
+    }
+}

@@ -1,0 +1,9 @@
+//! What code made by the IDL compiler calls. Not for use by hand.
+
+pub use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Octets, Primitive, Scratch};
+
+pub use crate::exception::{SystemException, UserException};
+pub use crate::invocation::{Operation, Reply};
+pub use crate::object::{ObjectRef, Reference, read_reference, write_reference};
+pub use crate::operation_table::OperationTable;
+pub use crate::servant::{Servant, ServerCall, Skeleton};

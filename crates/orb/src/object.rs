@@ -1,0 +1,289 @@
+//! Object references: typed and untyped handles to objects anywhere.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane_wire::ior::Ior;
+use corelane_wire::{Cdr, CdrError, Decoder, Encoder};
+
+use crate::exception::{SystemException, SystemExceptionKind as Kind};
+use crate::invocation::target::Binding;
+use crate::invocation::{Operation, Reply, call};
+use crate::orb::Core;
+use crate::policy::{CallPolicies, SyncScope, Timeout};
+
+/// The repository id that every object has.
+pub const OBJECT_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
+
+/// A reference to an object: where it is, and how to call it. Clones are cheap and share connections.
+///
+/// A nil reference is `None` of `Option<ObjectRef>`.
+#[derive(Clone)]
+pub struct ObjectRef {
+    core: Arc<Core>,
+    binding: Arc<Binding>,
+    policies: CallPolicies,
+}
+
+impl ObjectRef {
+    pub(crate) fn new(core: Arc<Core>, ior: Ior) -> Self {
+        ObjectRef { core, binding: Arc::new(Binding::new(ior)), policies: CallPolicies::NONE }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn binding(&self) -> &Arc<Binding> {
+        &self.binding
+    }
+
+    /// The policies of this reference, the thread and the ORB, the nearest first.
+    #[inline]
+    pub(crate) fn policies(&self) -> CallPolicies {
+        self.policies.or(crate::policy::of_thread()).or(self.core.config().call_policies)
+    }
+
+    /// The reference as it travels.
+    #[must_use]
+    pub fn ior(&self) -> &Ior {
+        self.binding.ior()
+    }
+
+    /// The repository id that the reference carries: what the object is at least, or "" if unknown.
+    #[must_use]
+    pub fn type_id(&self) -> &str {
+        &self.ior().type_id
+    }
+
+    /// A copy with these policies on top of its own.
+    #[must_use]
+    pub fn with_policies(&self, policies: CallPolicies) -> Self {
+        ObjectRef { policies: policies.or(self.policies), ..self.clone() }
+    }
+
+    /// Whether the object has the interface `repository_id`. Asks the object unless the reference says so.
+    ///
+    /// # Errors
+    /// Those of a call.
+    pub fn is_a(&self, repository_id: &str) -> Result<bool, SystemException> {
+        static OPERATION: Operation = Operation::new("_is_a");
+        if repository_id == OBJECT_ID || repository_id == self.type_id() {
+            return Ok(true);
+        }
+        let mut reply = self.invoke(&OPERATION, &|encoder| encoder.write_latin1_str(repository_id))?;
+        reply.read(|decoder| decoder.read_bool())
+    }
+
+    /// Whether the object certainly does not exist (any more).
+    ///
+    /// # Errors
+    /// Those of a call, except OBJECT_NOT_EXIST, which is the answer.
+    pub fn non_existent(&self) -> Result<bool, SystemException> {
+        static OPERATION: Operation = Operation::new("_non_existent");
+        let answer = self.invoke(&OPERATION, &|_| Ok(())).and_then(|mut reply| reply.read(|decoder| decoder.read_bool()));
+        match answer {
+            Err(exception) if exception.kind() == Kind::ObjectNotExist => Ok(true),
+            answer => answer,
+        }
+    }
+
+    /// The repository id of the object's most derived interface, as the object says.
+    ///
+    /// # Errors
+    /// Those of a call.
+    pub fn repository_id(&self) -> Result<String, SystemException> {
+        static OPERATION: Operation = Operation::new("_repository_id");
+        self.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| decoder.read_string())
+    }
+
+    /// Whether both references are certainly to the same object. False may also mean that one cannot tell.
+    #[must_use]
+    pub fn is_equivalent(&self, other: &ObjectRef) -> bool {
+        Arc::ptr_eq(&self.binding, &other.binding) || self.ior().is_equivalent(other.ior())
+    }
+
+    /// A hash that equivalent references share and that never changes, at most `maximum`.
+    #[must_use]
+    pub fn hash_value(&self, maximum: u32) -> u32 {
+        let hash = self.ior().equivalence_hash();
+        if maximum == u32::MAX { hash } else { hash % (maximum + 1) }
+    }
+
+    /// Makes sure that the object can be called: connects, follows forwards, and asks the server whether it has the object
+    /// (CORBA 3.0.3, section 4.3.13).
+    ///
+    /// # Errors
+    /// Why it cannot be called.
+    pub fn validate_connection(&self) -> Result<(), SystemException> {
+        call::locate(self)
+    }
+
+    /// Calls `operation` with the arguments that `arguments` writes, and waits for the reply. A user exception is UNKNOWN 1.
+    ///
+    /// # Errors
+    /// The system exception that the ORB or the object raised.
+    #[inline]
+    pub fn invoke<'a>(
+        &self,
+        operation: &Operation,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<Reply, SystemException> {
+        let reply = call::invoke(self, operation, arguments)?;
+        if reply.is_exception() { Err(reply.unlisted_exception()) } else { Ok(reply) }
+    }
+
+    /// The same for an operation that declares exceptions: look at [`Reply::exception`].
+    ///
+    /// # Errors
+    /// The system exception that the ORB or the object raised.
+    #[inline]
+    pub fn invoke_raising<'a>(
+        &self,
+        operation: &Operation,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<Reply, SystemException> {
+        call::invoke(self, operation, arguments)
+    }
+
+    /// Calls a oneway operation: waits as long as its [`SyncScope`] says, by default until the transport has the request.
+    ///
+    /// # Errors
+    /// Why the request could not be sent, or what the server answered if that is waited for.
+    pub fn send_oneway<'a>(
+        &self,
+        operation: &Operation,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<(), SystemException> {
+        call::oneway(self, operation, self.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)
+    }
+
+    /// For generated code: runs `call` on the servant itself, if it lives in this ORB and implements `I`; `None` otherwise.
+    #[inline]
+    pub fn collocated<I: ?Sized + 'static, T, E: From<SystemException>>(
+        &self,
+        operation: &'static Operation,
+        call: impl FnOnce(&I) -> Result<T, E>,
+    ) -> Option<Result<T, E>> {
+        let key = self.binding.local_key(&self.core)?;
+        crate::poa::call_local(self, key, operation.name(), call)
+    }
+
+    pub(crate) fn encode(reference: Option<&ObjectRef>, encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
+        match reference {
+            Some(reference) => reference.ior().encode(encoder),
+            None => Ior::NIL.encode(encoder),
+        }
+    }
+
+    pub(crate) fn decode(decoder: &mut Decoder<'_>) -> Result<Option<ObjectRef>, CdrError> {
+        let ior = Ior::decode(decoder)?;
+        if ior.is_nil() {
+            return Ok(None);
+        }
+        // References are decoded in requests and replies only, and both carry their ORB.
+        let core = decoder.env().and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<Core>>()).ok_or(CdrError::Unsupported)?;
+        Ok(Some(ObjectRef::new(Arc::clone(core), ior)))
+    }
+}
+
+impl PartialEq for ObjectRef {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_equivalent(other)
+    }
+}
+
+impl Eq for ObjectRef {}
+
+impl Hash for ObjectRef {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.ior().equivalence_hash().hash(state);
+    }
+}
+
+impl fmt::Display for ObjectRef {
+    /// The stringified form: `IOR:...`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.ior().to_text().map_err(|_| fmt::Error)?)
+    }
+}
+
+impl fmt::Debug for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectRef").field("type_id", &self.type_id()).finish_non_exhaustive()
+    }
+}
+
+/// A typed reference, made by the IDL compiler: `EchoRef`.
+pub trait Reference: Clone + Sized {
+    /// The repository id of the interface.
+    const REPOSITORY_ID: &'static str;
+
+    /// Takes an untyped reference without a check.
+    fn from_object(object: ObjectRef) -> Self;
+
+    /// The untyped reference.
+    fn as_object(&self) -> &ObjectRef;
+
+    /// A typed reference if the object has this interface; asks the object unless its reference says so.
+    ///
+    /// # Errors
+    /// Those of a call.
+    fn narrow(object: &ObjectRef) -> Result<Option<Self>, SystemException> {
+        Ok(object.is_a(Self::REPOSITORY_ID)?.then(|| Self::from_object(object.clone())))
+    }
+
+    /// A typed reference without a check: calls of operations that the object does not have are BAD_OPERATION.
+    #[must_use]
+    fn unchecked_narrow(object: &ObjectRef) -> Self {
+        Self::from_object(object.clone())
+    }
+
+    /// A copy whose calls may take `timeout` from the call to the result.
+    #[must_use]
+    fn with_timeout(&self, timeout: impl Into<Timeout>) -> Self {
+        self.with_policies(CallPolicies { timeout: Some(timeout.into()), ..CallPolicies::NONE })
+    }
+
+    /// A copy that may take `timeout` to connect.
+    #[must_use]
+    fn with_connect_timeout(&self, timeout: Duration) -> Self {
+        self.with_policies(CallPolicies { connect_timeout: Some(timeout), ..CallPolicies::NONE })
+    }
+
+    /// A copy with these policies on top of its own.
+    #[must_use]
+    fn with_policies(&self, policies: CallPolicies) -> Self {
+        Self::from_object(self.as_object().with_policies(policies))
+    }
+}
+
+impl Reference for ObjectRef {
+    const REPOSITORY_ID: &'static str = OBJECT_ID;
+
+    fn from_object(object: ObjectRef) -> Self {
+        object
+    }
+
+    fn as_object(&self) -> &ObjectRef {
+        self
+    }
+}
+
+/// For generated code: writes a reference, nil or not.
+///
+/// # Errors
+/// None for references that this ORB made or received.
+pub fn write_reference<R: Reference>(encoder: &mut Encoder<'_>, reference: Option<&R>) -> Result<(), CdrError> {
+    ObjectRef::encode(reference.map(Reference::as_object), encoder)
+}
+
+/// For generated code: reads a reference, nil or not.
+///
+/// # Errors
+/// For octets that are no reference.
+pub fn read_reference<R: Reference>(decoder: &mut Decoder<'_>) -> Result<Option<R>, CdrError> {
+    Ok(ObjectRef::decode(decoder)?.map(R::from_object))
+}

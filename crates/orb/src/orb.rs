@@ -1,0 +1,151 @@
+//! The ORB: what everything else hangs from, how it is made, and how it ends (decision 24).
+
+mod builder;
+mod core;
+
+pub use builder::{OrbBuilder, OrbError};
+pub(crate) use core::Core;
+
+use std::sync::Arc;
+
+use corelane_net::Endpoint;
+
+use crate::event::EventCounts;
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::object::ObjectRef;
+use crate::poa::Poa;
+
+/// An ORB. It owns its threads, connections and POAs: dropping it ends them all. References may live longer; calls through them
+/// raise BAD_INV_ORDER 4 then. Nothing is shared between the ORBs of a process.
+///
+/// # Examples
+/// ```
+/// use corelane::Orb;
+/// let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
+/// orb.root_poa().manager().activate()?;
+/// assert_eq!(orb.endpoints().len(), 1);
+/// orb.shutdown(true)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Orb {
+    core: Arc<Core>,
+}
+
+impl Orb {
+    /// A client: it listens nowhere, but its own objects can be called within the process.
+    ///
+    /// # Errors
+    /// When the system gives it no descriptors or threads.
+    pub fn new() -> Result<Orb, OrbError> {
+        Orb::builder().build()
+    }
+
+    /// An ORB to be set up.
+    #[must_use]
+    pub fn builder() -> OrbBuilder {
+        OrbBuilder::new()
+    }
+
+    /// The root of the POAs. Its manager holds requests until it is activated.
+    #[must_use]
+    pub fn root_poa(&self) -> Poa {
+        self.core.root_poa()
+    }
+
+    /// Where the ORB listens, ports as the system chose them.
+    #[must_use]
+    pub fn endpoints(&self) -> &[Endpoint] {
+        self.core.listening()
+    }
+
+    /// A reference from its text: `IOR:`, `corbaloc:`, or the text of a nil reference, which is `None`.
+    ///
+    /// # Errors
+    /// BAD_PARAM 7 to 10 for text that is none of them, INV_OBJREF or MARSHAL for an IOR that does not decode.
+    pub fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
+        self.core.check_usable()?;
+        self.core.string_to_object(text)
+    }
+
+    /// Lets the plain object key `key` lead to `reference`: `corbaloc::host:port/key` reaches it.
+    ///
+    /// # Errors
+    /// BAD_PARAM if the key is taken, or looks like one of the ORB's own.
+    pub fn bind_key(&self, key: &str, reference: &ObjectRef) -> Result<(), SystemException> {
+        self.core.adapters().bind_plain(key.as_bytes(), reference)
+    }
+
+    /// Registers `reference` as the initial reference `name`, for [`resolve_initial_references`](Self::resolve_initial_references)
+    /// and `corbaloc:rir:`.
+    ///
+    /// # Errors
+    /// BAD_PARAM if the name is empty or taken.
+    pub fn register_initial_reference(&self, name: &str, reference: &ObjectRef) -> Result<(), SystemException> {
+        if self.core.register_initial(name, reference) {
+            return Ok(());
+        }
+        Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(format!("\"{name}\" is empty or registered already")))
+    }
+
+    /// The reference that was registered as `name`.
+    ///
+    /// # Errors
+    /// BAD_PARAM 10 if there is none.
+    pub fn resolve_initial_references(&self, name: &str) -> Result<ObjectRef, SystemException> {
+        self.core.initial_reference(name)
+    }
+
+    /// How often things have happened.
+    #[must_use]
+    pub fn event_counts(&self) -> EventCounts {
+        self.core.events().counts()
+    }
+
+    /// Serves until [`shutdown`](Self::shutdown), which another thread or a servant calls. Requests of POAs with the
+    /// MAIN_THREAD model run here.
+    pub fn run(&self) {
+        self.core.main_queue().run();
+    }
+
+    /// Ends the ORB: POAs are destroyed, connections closed in good order, threads joined. With `wait` it returns when that
+    /// is done; without, a later call with `wait` or the drop of the ORB waits.
+    ///
+    /// # Errors
+    /// BAD_INV_ORDER 3 with `wait` in an upcall: it would wait for itself.
+    pub fn shutdown(&self, wait: bool) -> Result<(), SystemException> {
+        if wait && crate::current::in_upcall() {
+            return Err(SystemException::omg(Kind::BadInvOrder, 3, Completion::No));
+        }
+        self.core.shutdown(wait);
+        Ok(())
+    }
+
+    /// A handle that can end the ORB from anywhere, a servant or a signal handler's thread for example.
+    #[must_use]
+    pub fn shutdown_handle(&self) -> ShutdownHandle {
+        ShutdownHandle { core: Arc::downgrade(&self.core) }
+    }
+}
+
+impl Drop for Orb {
+    fn drop(&mut self) {
+        // On one of its own threads the ORB cannot wait for that thread.
+        self.core.shutdown(!crate::current::in_upcall());
+    }
+}
+
+/// Ends an ORB from anywhere; it does not keep it alive.
+#[derive(Clone, Debug)]
+pub struct ShutdownHandle {
+    core: std::sync::Weak<Core>,
+}
+
+impl ShutdownHandle {
+    /// Makes [`Orb::run`] return and lets nothing new in. Does not wait.
+    pub fn shutdown(&self) {
+        if let Some(core) = self.core.upgrade() {
+            core.shutdown(false);
+        }
+    }
+}

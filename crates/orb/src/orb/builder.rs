@@ -1,0 +1,301 @@
+//! Setting up an ORB.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane_net::{Endpoint, Transports};
+use corelane_wire::{Limits, Version};
+
+use super::core::{Config, Core};
+use super::Orb;
+use crate::event::{Event, Events};
+use crate::poa::Poa;
+use crate::policy::{CallPolicies, Timeout};
+use crate::server::config::PoolConfig;
+use crate::server::lane::Lane;
+
+/// Makes an [`Orb`].
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use corelane::{Dispatch, Orb, PoolConfig};
+/// let orb = Orb::builder()
+///     .pool(PoolConfig { dispatch: Dispatch::LeaderFollowers { threads: 2 }, ..PoolConfig::default() })
+///     .listen("tcp:127.0.0.1:0")
+///     .call_timeout(Duration::from_secs(5))
+///     .build()?;
+/// # Ok::<(), corelane::OrbError>(())
+/// ```
+#[must_use]
+pub struct OrbBuilder {
+    pools: Vec<(PoolConfig, Vec<String>)>,
+    publish: Vec<String>,
+    transports: Transports,
+    limits: Limits,
+    call_policies: CallPolicies,
+    connections_per_server: usize,
+    closing_time: Duration,
+    version: Version,
+    fragment_size: Option<usize>,
+    on_event: Option<Box<dyn Fn(&Event) + Send + Sync>>,
+}
+
+/// Why an ORB could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OrbError {
+    /// An address that is none: what it says, and what would be right.
+    Address(String),
+    /// Listening failed.
+    Listen {
+        /// Where.
+        endpoint: Endpoint,
+        /// Why.
+        error: io::Error,
+    },
+    /// A thread could not be started.
+    Thread(io::Error),
+    /// The system is out of descriptors or memory.
+    System(io::Error),
+}
+
+impl fmt::Display for OrbError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OrbError::Address(text) => write!(f, "\"{text}\" is no address: write tcp:HOST:PORT, tcp:[IPV6]:PORT or unix:PATH"),
+            OrbError::Listen { endpoint, error } => write!(f, "cannot listen at {endpoint}: {error}"),
+            OrbError::Thread(error) => write!(f, "cannot start a thread: {error}"),
+            OrbError::System(error) => write!(f, "cannot make an ORB: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OrbError {}
+
+impl OrbBuilder {
+    pub(super) fn new() -> Self {
+        OrbBuilder {
+            pools: Vec::new(),
+            publish: Vec::new(),
+            transports: Transports::default(),
+            limits: Limits::default(),
+            call_policies: CallPolicies {
+                timeout: Some(Timeout::Coarse(Duration::from_secs(30))),
+                connect_timeout: Some(Duration::from_secs(10)),
+                ..CallPolicies::NONE
+            },
+            connections_per_server: 32,
+            closing_time: Duration::from_secs(2),
+            version: Version::GIOP_1_2,
+            fragment_size: None,
+            on_event: None,
+        }
+    }
+
+    /// Adds a thread pool; the addresses given after it are its own.
+    pub fn pool(mut self, pool: PoolConfig) -> Self {
+        self.pools.push((pool, Vec::new()));
+        self
+    }
+
+    /// Listens at `tcp:HOST:PORT` (port 0: any; empty host: every address) or `unix:PATH`. Without a pool before it, a default
+    /// pool serves it.
+    pub fn listen(mut self, address: impl Into<String>) -> Self {
+        if self.pools.is_empty() {
+            self.pools.push((PoolConfig::default(), Vec::new()));
+        }
+        if let Some((_, addresses)) = self.pools.last_mut() {
+            addresses.push(address.into());
+        }
+        self
+    }
+
+    /// The address that references carry instead of those listened at, for servers behind NAT or in containers; port 0 stands
+    /// for the port listened at.
+    pub fn publish(mut self, address: impl Into<String>) -> Self {
+        self.publish.push(address.into());
+        self
+    }
+
+    /// These transports instead of TCP and Unix sockets.
+    pub fn transports(mut self, transports: Transports) -> Self {
+        self.transports = transports;
+        self
+    }
+
+    /// What a peer can make this ORB spend.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How long calls may take unless a thread or reference says otherwise; 30 s by default.
+    pub fn call_timeout(mut self, timeout: impl Into<Timeout>) -> Self {
+        self.call_policies.timeout = Some(timeout.into());
+        self
+    }
+
+    /// Policies of all calls that no thread or reference overrides.
+    pub fn call_policies(mut self, policies: CallPolicies) -> Self {
+        self.call_policies = policies.or(self.call_policies);
+        self
+    }
+
+    /// Connections to one server at most, 32 by default; a call that finds all in use waits.
+    pub fn connections_per_server(mut self, most: usize) -> Self {
+        self.connections_per_server = most;
+        self
+    }
+
+    /// The highest GIOP version to speak and publish, 1.2 by default.
+    pub fn giop_version(mut self, version: Version) -> Self {
+        self.version = version.min(Version::GIOP_1_2);
+        self
+    }
+
+    /// Sends GIOP 1.2 messages larger than this in fragments of at most so many octets (a multiple of 8, at least 64). By
+    /// default messages are sent whole.
+    pub fn fragment_size(mut self, octets: usize) -> Self {
+        self.fragment_size = Some((octets & !7).max(64));
+        self
+    }
+
+    /// Calls `callback` for everything that goes wrong without anybody having asked.
+    pub fn on_event(mut self, callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.on_event = Some(Box::new(callback));
+        self
+    }
+
+    /// Makes the ORB, listening and serving.
+    ///
+    /// # Errors
+    /// For an address that is none or cannot be listened at, and when the system refuses descriptors or threads.
+    pub fn build(self) -> Result<Orb, OrbError> {
+        let publish = self.publish.iter().map(|address| parse(address)).collect::<Result<Vec<_>, _>>()?;
+        let config = Config {
+            limits: self.limits,
+            call_policies: self.call_policies,
+            connections_per_server: self.connections_per_server,
+            closing_time: self.closing_time,
+            publish,
+            version: self.version,
+            fragment_size: self.fragment_size,
+        };
+        let stamp = random_stamp();
+        let core =
+            Arc::new(Core::new(config, self.transports, Events::new(self.on_event), stamp).map_err(OrbError::System)?);
+        Poa::root(Arc::downgrade(&core), core.adapters());
+        let orb = Orb { core: Arc::clone(&core) };
+        let mut lanes = Vec::new();
+        for (pool, addresses) in self.pools {
+            let mut listeners = Vec::new();
+            for address in addresses {
+                let endpoint = parse(&address)?;
+                let listener = core.transports().listen(&endpoint);
+                listeners.push(listener.map_err(|error| OrbError::Listen { endpoint, error })?);
+            }
+            let lane = Lane::new(pool, listeners).map_err(OrbError::System)?;
+            lanes.push(lane);
+        }
+        core.start(lanes)?;
+        Ok(orb)
+    }
+}
+
+/// A number that no other ORB has, and that cannot be guessed: the standard library's hash keys are random.
+fn random_stamp() -> u64 {
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
+}
+
+impl fmt::Debug for OrbBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OrbBuilder").field("pools", &self.pools).field("publish", &self.publish).finish_non_exhaustive()
+    }
+}
+
+/// `tcp:HOST:PORT`, `unix:PATH`, and TAO's `iiop://HOST:PORT`.
+pub(crate) fn parse(address: &str) -> Result<Endpoint, OrbError> {
+    let wrong = || OrbError::Address(address.to_owned());
+    if let Some(path) = address.strip_prefix("unix:") {
+        return if path.is_empty() { Err(wrong()) } else { Ok(Endpoint::unix(path)) };
+    }
+    let rest = address.strip_prefix("tcp:").or_else(|| address.strip_prefix("iiop://")).ok_or_else(wrong)?;
+    let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
+    let port = if port.is_empty() { 0 } else { port.parse().map_err(|_| wrong())? };
+    let host = match host.strip_prefix('[') {
+        Some(literal) => literal.strip_suffix(']').ok_or_else(wrong)?,
+        None if host.contains(':') => return Err(wrong()),
+        None => host,
+    };
+    Ok(Endpoint::tcp(host, port))
+}
+
+/// What a reference says for an address listened at: never an unspecified one.
+pub(super) fn reachable(listening: &Endpoint) -> Endpoint {
+    match listening {
+        Endpoint::Tcp { host, port } if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) => {
+            Endpoint::tcp(own_address().to_string(), *port)
+        }
+        other => other.clone(),
+    }
+}
+
+/// The address that this machine would use to reach others: asked of the routing table, nothing is sent.
+fn own_address() -> IpAddr {
+    let routed = || {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+        // An address reserved for documentation (RFC 5737): any that is not local would do.
+        socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+        socket.local_addr().ok().map(|address| address.ip())
+    };
+    routed().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// Published addresses with port 0 filled in from what is listened at.
+pub(super) fn with_ports(publish: &[Endpoint], listening: &[Endpoint]) -> Vec<Endpoint> {
+    let first_port = listening.iter().find_map(|endpoint| match endpoint {
+        Endpoint::Tcp { port, .. } => Some(*port),
+        _ => None,
+    });
+    let fill = |endpoint: &Endpoint| match endpoint {
+        Endpoint::Tcp { host, port: 0 } => Endpoint::tcp(host, first_port.unwrap_or(0)),
+        other => other.clone(),
+    };
+    publish.iter().map(fill).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_or_refused_with_help() {
+        assert_eq!(parse("tcp:127.0.0.1:80").unwrap(), Endpoint::tcp("127.0.0.1", 80));
+        assert_eq!(parse("tcp:[::1]:0").unwrap(), Endpoint::tcp("::1", 0));
+        assert_eq!(parse("iiop://host:2809").unwrap(), Endpoint::tcp("host", 2809));
+        assert_eq!(parse("tcp::2809").unwrap(), Endpoint::tcp("", 2809));
+        assert_eq!(parse("unix:/run/x").unwrap(), Endpoint::unix("/run/x"));
+        for wrong in ["", "tcp:", "tcp:h", "tcp:h:99999", "tcp:::1:5", "unix:", "ftp:h:1"] {
+            assert!(parse(wrong).unwrap_err().to_string().contains("tcp:HOST:PORT"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_unspecified_address_is_never_published() {
+        for unspecified in ["0.0.0.0", "::"] {
+            let Endpoint::Tcp { host, port } = reachable(&Endpoint::tcp(unspecified, 4000)) else { panic!() };
+            assert!(!host.parse::<IpAddr>().unwrap().is_unspecified());
+            assert_eq!(port, 4000);
+        }
+    }
+
+    #[test]
+    fn a_published_port_of_zero_is_the_one_listened_at() {
+        let published = with_ports(&[Endpoint::tcp("gateway", 0)], &[Endpoint::tcp("10.0.0.1", 4321)]);
+        assert_eq!(published, [Endpoint::tcp("gateway", 4321)]);
+    }
+}

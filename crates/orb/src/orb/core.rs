@@ -1,0 +1,261 @@
+//! What references, POAs and threads of one ORB share.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use corelane_net::{Endpoint, Stream, Transports};
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::thread::JoinHandle;
+use corelane_wire::ior::Ior;
+use corelane_wire::{Encoder, Limits, Version, giop};
+
+use super::builder::OrbError;
+use crate::client::pool::{Pool, PoolKey};
+use crate::client::watch::{Watched, Watcher};
+use crate::event::Events;
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::invocation::target::Profile;
+use crate::main_thread::MainQueue;
+use crate::object::ObjectRef;
+use crate::poa::{Adapters, Key, Poa};
+use crate::policy::CallPolicies;
+use crate::server::lane::Lane;
+
+/// How an ORB is set up; never changes afterwards.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) limits: Limits,
+    pub(crate) call_policies: CallPolicies,
+    /// Connections to one server at most.
+    pub(crate) connections_per_server: usize,
+    /// How long closing may take for peers that do not answer.
+    pub(crate) closing_time: Duration,
+    /// Addresses that references carry; empty: those where the ORB listens.
+    pub(crate) publish: Vec<Endpoint>,
+    /// The highest GIOP version spoken and published.
+    pub(crate) version: Version,
+    pub(crate) fragment_size: Option<usize>,
+}
+
+const RUNNING: u8 = 0;
+const ENDING: u8 = 1;
+const ENDED: u8 = 2;
+
+/// The inside of an ORB.
+#[derive(Debug)]
+pub(crate) struct Core {
+    config: Config,
+    transports: Transports,
+    adapters: Adapters,
+    events: Events,
+    watcher: Watcher,
+    pools: Mutex<HashMap<PoolKey, Arc<Pool>>>,
+    lanes: OnceLock<Vec<Arc<Lane>>>,
+    listening: OnceLock<Vec<Endpoint>>,
+    published: OnceLock<Vec<Endpoint>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    initial: Mutex<HashMap<String, ObjectRef>>,
+    main: MainQueue,
+    state: AtomicU8,
+    forks: u64,
+}
+
+impl Core {
+    pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> io::Result<Self> {
+        Ok(Core {
+            config,
+            transports,
+            adapters: Adapters::new(stamp),
+            events,
+            watcher: Watcher::new(1 << 20)?,
+            pools: Mutex::new("connection pools", Scope::Orb, HashMap::new()),
+            lanes: OnceLock::new(),
+            listening: OnceLock::new(),
+            published: OnceLock::new(),
+            threads: Mutex::new("ORB threads", Scope::Orb, Vec::new()),
+            initial: Mutex::new("initial references", Scope::Orb, HashMap::new()),
+            main: MainQueue::new(),
+            state: AtomicU8::new(RUNNING),
+            forks: corelane_sys::process::generation(),
+        })
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn transports(&self) -> &Transports {
+        &self.transports
+    }
+
+    pub(crate) fn adapters(&self) -> &Adapters {
+        &self.adapters
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    pub(crate) fn main_queue(&self) -> &MainQueue {
+        &self.main
+    }
+
+    pub(crate) fn watch(&self, stream: &dyn Stream) -> io::Result<Watched> {
+        self.watcher.watch(stream)
+    }
+
+    pub(crate) fn root_poa(&self) -> Poa {
+        // Set before the ORB is handed out.
+        Poa::from_core(Arc::clone(self.adapters.root().expect("the builder makes the root POA")))
+    }
+
+    pub(crate) fn listening(&self) -> &[Endpoint] {
+        self.listening.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// BAD_INV_ORDER 4 after shutdown, and a clear word after a fork.
+    #[inline]
+    pub(crate) fn check_usable(&self) -> Result<(), SystemException> {
+        if self.state.load(Ordering::Acquire) == RUNNING && corelane_sys::process::generation() == self.forks {
+            return Ok(());
+        }
+        self.unusable()
+    }
+
+    #[cold]
+    fn unusable(&self) -> Result<(), SystemException> {
+        if corelane_sys::process::generation() != self.forks {
+            return Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No)
+                .because("this process was forked from the one that made the ORB; make an ORB of its own here"));
+        }
+        Err(SystemException::omg(Kind::BadInvOrder, 4, Completion::No).because("the ORB has been shut down"))
+    }
+
+    /// Starts serving: lanes, their threads, and what references will say.
+    pub(crate) fn start(self: &Arc<Self>, lanes: Vec<Arc<Lane>>) -> Result<(), OrbError> {
+        let listening: Vec<Endpoint> = lanes.iter().flat_map(|lane| lane.endpoints().cloned()).collect();
+        let published = if self.config.publish.is_empty() {
+            listening.iter().map(super::builder::reachable).collect()
+        } else {
+            super::builder::with_ports(&self.config.publish, &listening)
+        };
+        // Set once: the builder calls this once.
+        let _ = self.listening.set(listening);
+        let _ = self.published.set(published);
+        for lane in &lanes {
+            let threads = crate::server::start(lane, self).map_err(OrbError::Thread)?;
+            self.threads.lock().extend(threads);
+        }
+        let _ = self.lanes.set(lanes);
+        Ok(())
+    }
+
+    pub(crate) fn lanes(&self) -> &[Arc<Lane>] {
+        self.lanes.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The connections to these endpoints, shared by every reference that goes there.
+    pub(crate) fn pool(&self, endpoints: Vec<Endpoint>) -> Arc<Pool> {
+        let key = PoolKey { endpoints };
+        let mut pools = self.pools.lock();
+        let bound = self.config.connections_per_server;
+        Arc::clone(pools.entry(key.clone()).or_insert_with(|| Arc::new(Pool::new(key, bound))))
+    }
+
+    /// A reference to an object of this ORB.
+    pub(crate) fn make_reference(self: &Arc<Self>, type_id: &str, key: &[u8]) -> ObjectRef {
+        let endpoints = self.published.get().map_or(&[][..], Vec::as_slice);
+        // Neither type ids nor addresses of this ORB's own can be impossible to write.
+        let ior = crate::address::reference(type_id, endpoints, self.config.version, key).unwrap_or(Ior::NIL);
+        ObjectRef::new(Arc::clone(self), ior)
+    }
+
+    /// The profiles of `ior` that a transport serves, bound to their connections.
+    pub(crate) fn usable_profiles(&self, ior: &Ior) -> Vec<Profile> {
+        crate::address::profiles(ior, self.config.version)
+            .into_iter()
+            .filter_map(|found| {
+                let endpoints: Vec<Endpoint> =
+                    found.endpoints.into_iter().filter(|endpoint| self.transports.for_endpoint(endpoint).is_some()).collect();
+                (!endpoints.is_empty()).then(|| Profile {
+                    pool: self.pool(endpoints),
+                    object_key: found.object_key.into(),
+                    version: found.version,
+                    code_sets: found.code_sets,
+                    default_code_sets: found.default_code_sets,
+                    index: found.index,
+                })
+            })
+            .collect()
+    }
+
+    /// The object key of `ior` if it may be an object of this ORB: a transient key of this very ORB, or any key at an address
+    /// that this ORB publishes.
+    pub(crate) fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>> {
+        let published = self.published.get().map_or(&[][..], Vec::as_slice);
+        crate::address::profiles(ior, self.config.version).into_iter().find_map(|found| {
+            let own_stamp = match Key::parse(&found.object_key) {
+                Key::System { stamp, .. } | Key::User { stamp, .. } => stamp == self.adapters.stamp,
+                Key::Persistent { .. } | Key::Plain => found.endpoints.iter().any(|endpoint| published.contains(endpoint)),
+            };
+            own_stamp.then(|| found.object_key.into())
+        })
+    }
+
+    pub(crate) fn string_to_object(self: &Arc<Self>, text: &str) -> Result<Option<ObjectRef>, SystemException> {
+        match crate::address::parse(text, &self.config.limits)? {
+            Ok(ior) => Ok((!ior.is_nil()).then(|| ObjectRef::new(Arc::clone(self), ior))),
+            Err(name) => self.initial_reference(&name).map(Some),
+        }
+    }
+
+    /// A reference that was registered under a name.
+    pub(crate) fn initial_reference(&self, name: &str) -> Result<ObjectRef, SystemException> {
+        self.initial.lock().get(name).cloned().ok_or_else(|| {
+            SystemException::omg(Kind::BadParam, 10, Completion::No)
+                .because(format!("no initial reference \"{name}\" is registered with this ORB"))
+        })
+    }
+
+    /// Registers a reference under a name; false if the name is taken or empty.
+    pub(crate) fn register_initial(&self, name: &str, reference: &ObjectRef) -> bool {
+        let mut initial = self.initial.lock();
+        let free = !name.is_empty() && !initial.contains_key(name);
+        if free {
+            initial.insert(name.to_owned(), reference.clone());
+        }
+        free
+    }
+
+    /// Ends everything; see [`Orb::shutdown`](super::Orb::shutdown).
+    pub(crate) fn shutdown(self: &Arc<Self>, wait: bool) {
+        if self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.main.stop();
+            self.initial.lock().clear();
+            self.adapters.close();
+            let mut closing = Encoder::new();
+            giop::write_close_connection(&mut closing, Version::GIOP_1_0);
+            let closing = closing.into_buffer();
+            for lane in self.lanes() {
+                lane.close_all(&closing);
+                lane.stop();
+            }
+        }
+        if !wait || self.state.load(Ordering::Acquire) == ENDED {
+            return;
+        }
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            // A thread that panicked has already been reported; its end is what matters here.
+            let _ = thread.join();
+        }
+        for pool in self.pools.lock().drain().map(|(_, pool)| pool) {
+            pool.close_idle();
+        }
+        self.watcher.stop();
+        self.state.store(ENDED, Ordering::Release);
+    }
+}

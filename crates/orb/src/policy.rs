@@ -1,0 +1,185 @@
+//! What can be said of a call: how long it may take, what a oneway waits for, whether TRANSIENT is retried.
+//!
+//! The same policies can be set for the whole ORB, for a thread, for a reference and (on a copy of the reference) for one call;
+//! the nearest one wins, each policy by itself (CORBA 3.0.3, section 4.9).
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use corelane_sys::clock::Monotonic;
+
+/// Below this a deadline is kept precisely unless a policy says otherwise.
+const PRECISE_BELOW: Duration = Duration::from_secs(1);
+
+/// How long a call may take, from the moment it is made until its result is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// Kept by a high-resolution timer: fires within tens of microseconds and costs one system call a call.
+    Precise(Duration),
+    /// Kept by the socket's own time-out: no system call a call; fires up to 8 ms and 12 % late.
+    Coarse(Duration),
+    /// The call may wait for ever.
+    Never,
+}
+
+impl From<Duration> for Timeout {
+    /// Precise below one second, else coarse.
+    fn from(duration: Duration) -> Self {
+        if duration < PRECISE_BELOW { Timeout::Precise(duration) } else { Timeout::Coarse(duration) }
+    }
+}
+
+/// What a oneway call waits for (CORBA 3.0.3, section 22.2.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncScope {
+    /// Until the transport has taken the request. SYNC_NONE is the same here: the transport is the only queue.
+    Transport,
+    /// Until the server has the request, before the servant runs.
+    Server,
+    /// Until the servant has run.
+    Target,
+}
+
+/// Policies of calls; `None` leaves the choice to the next wider level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallPolicies {
+    /// How long a call may take.
+    pub timeout: Option<Timeout>,
+    /// How long establishing a connection may take, within `timeout`.
+    pub connect_timeout: Option<Duration>,
+    /// What a oneway waits for.
+    pub sync_scope: Option<SyncScope>,
+    /// How many TRANSIENT replies with COMPLETED_NO are retried at once; 0 unless set.
+    pub retry_transient: Option<u8>,
+}
+
+impl CallPolicies {
+    /// No policy set.
+    pub const NONE: Self = CallPolicies { timeout: None, connect_timeout: None, sync_scope: None, retry_transient: None };
+
+    /// These policies, completed by `wider` ones.
+    #[must_use]
+    #[inline]
+    pub fn or(self, wider: CallPolicies) -> CallPolicies {
+        CallPolicies {
+            timeout: self.timeout.or(wider.timeout),
+            connect_timeout: self.connect_timeout.or(wider.connect_timeout),
+            sync_scope: self.sync_scope.or(wider.sync_scope),
+            retry_transient: self.retry_transient.or(wider.retry_transient),
+        }
+    }
+}
+
+thread_local! {
+    static THREAD: Cell<CallPolicies> = const { Cell::new(CallPolicies::NONE) };
+}
+
+/// The calling thread's policies.
+#[inline]
+pub(crate) fn of_thread() -> CallPolicies {
+    THREAD.get()
+}
+
+/// Runs `body` with `policies` on the calling thread, for every reference that has none of its own.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use corelane::{CallPolicies, with_call_policies};
+/// let quick = CallPolicies { timeout: Some(Duration::from_millis(20).into()), ..CallPolicies::NONE };
+/// with_call_policies(quick, || { /* calls made here have 20 ms */ });
+/// ```
+pub fn with_call_policies<T>(policies: CallPolicies, body: impl FnOnce() -> T) -> T {
+    struct Restore(CallPolicies);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            THREAD.set(self.0);
+        }
+    }
+    let _restore = Restore(THREAD.replace(policies.or(of_thread())));
+    body()
+}
+
+/// A time-out put to work: what the transport is asked to keep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Due {
+    /// Each wait may last this long.
+    Within(Duration),
+    /// Not after this moment.
+    At(Monotonic),
+    /// Whenever.
+    Never,
+}
+
+impl Due {
+    #[inline]
+    pub(crate) fn of(timeout: Timeout) -> Due {
+        match timeout {
+            Timeout::Precise(duration) => Due::At(Monotonic::now() + duration),
+            Timeout::Coarse(duration) => Due::Within(duration),
+            Timeout::Never => Due::Never,
+        }
+    }
+
+    /// The moment until which something slow (connecting, waiting for a free connection) may go on.
+    #[cold]
+    pub(crate) fn moment(self) -> Option<Monotonic> {
+        match self {
+            Due::Within(duration) => Some(Monotonic::now() + duration),
+            Due::At(moment) => Some(moment),
+            Due::Never => None,
+        }
+    }
+
+    /// How much of `timeout` has passed, where that can be told.
+    #[cold]
+    pub(crate) fn elapsed(self, timeout: Option<Timeout>) -> Option<Duration> {
+        match (self, timeout) {
+            (Due::At(moment), Some(Timeout::Precise(whole) | Timeout::Coarse(whole))) => {
+                Some(Monotonic::now().since(moment - whole))
+            }
+            // The socket's own time-out is as long as the wait.
+            (Due::Within(whole), _) => Some(whole),
+            _ => None,
+        }
+    }
+
+    /// From now on an absolute moment: a call that takes a second step may not take its whole time again.
+    #[cold]
+    pub(crate) fn fixed(self) -> Due {
+        self.moment().map_or(Due::Never, Due::At)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_level_wins_policy_by_policy() {
+        let near = CallPolicies { timeout: Some(Timeout::Never), ..CallPolicies::NONE };
+        let far = CallPolicies { timeout: Some(Duration::from_secs(3).into()), retry_transient: Some(2), ..CallPolicies::NONE };
+        let both = near.or(far);
+        assert_eq!((both.timeout, both.retry_transient), (Some(Timeout::Never), Some(2)));
+    }
+
+    #[test]
+    fn thread_policies_nest_and_end_with_their_scope() {
+        let outer = CallPolicies { retry_transient: Some(1), ..CallPolicies::NONE };
+        let inner = CallPolicies { sync_scope: Some(SyncScope::Target), ..CallPolicies::NONE };
+        with_call_policies(outer, || {
+            with_call_policies(inner, || {
+                assert_eq!(of_thread().retry_transient, Some(1));
+                assert_eq!(of_thread().sync_scope, Some(SyncScope::Target));
+            });
+            assert_eq!(of_thread().sync_scope, None);
+        });
+        assert_eq!(of_thread(), CallPolicies::NONE);
+    }
+
+    #[test]
+    fn short_timeouts_are_precise() {
+        assert_eq!(Timeout::from(Duration::from_millis(999)), Timeout::Precise(Duration::from_millis(999)));
+        assert_eq!(Timeout::from(Duration::from_secs(1)), Timeout::Coarse(Duration::from_secs(1)));
+    }
+}

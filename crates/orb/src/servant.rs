@@ -1,0 +1,156 @@
+//! Servants: what runs the operations of objects, and the skeletons that stand between them and requests.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use corelane_wire::giop::{self, ReplyStatus};
+use corelane_wire::{Decoder, Encoder, Version};
+
+use crate::exception::{SystemException, UserException};
+
+/// What the IDL compiler makes for an interface: takes requests apart, calls the servant, puts replies together.
+///
+/// A servant without generated code implements this itself.
+pub trait Skeleton: Send + Sync + 'static {
+    /// The repository ids of the interface and all its bases, the most derived first, `CORBA::Object` not among them.
+    fn repository_ids(&self) -> &'static [&'static str];
+
+    /// Runs `operation` with the arguments of `call` and leaves its results there.
+    ///
+    /// # Errors
+    /// BAD_OPERATION 2 for an unknown operation, before anything is read; MARSHAL for arguments that do not decode; whatever the
+    /// servant raises.
+    fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException>;
+
+    /// For calls within the process: if `slot` is an `Option<Arc<dyn I>>` of the interface or one of its bases, puts the
+    /// servant there.
+    fn cast(&self, slot: &mut dyn Any);
+}
+
+/// A servant with its skeleton, ready to be activated; clones are the same servant.
+#[derive(Clone)]
+pub struct Servant(Arc<dyn Skeleton>);
+
+impl Servant {
+    /// A servant from its skeleton. Generated code calls it: `Echo::servant(MyEcho)`.
+    pub fn new(skeleton: impl Skeleton) -> Self {
+        Servant(Arc::new(skeleton))
+    }
+
+    /// The repository id of the most derived interface.
+    #[must_use]
+    pub fn repository_id(&self) -> &'static str {
+        self.0.repository_ids().first().copied().unwrap_or(crate::object::OBJECT_ID)
+    }
+
+    /// Whether the servant has the interface `id`, itself or by inheritance.
+    #[must_use]
+    pub fn is_a(&self, id: &str) -> bool {
+        id == crate::object::OBJECT_ID || self.0.repository_ids().contains(&id)
+    }
+
+    /// The servant as an implementation of an interface: `servant.implements::<dyn Echo>()`.
+    #[must_use]
+    pub fn implements<I: ?Sized + 'static>(&self) -> Option<Arc<I>> {
+        let mut slot: Option<Arc<I>> = None;
+        self.0.cast(&mut slot);
+        slot
+    }
+
+    #[inline]
+    pub(crate) fn skeleton(&self) -> &dyn Skeleton {
+        &*self.0
+    }
+
+    /// What tells servants apart.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.0).cast::<()>() as usize
+    }
+}
+
+impl PartialEq for Servant {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Servant {}
+
+impl fmt::Debug for Servant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Servant({} at {:#x})", self.repository_id(), self.identity())
+    }
+}
+
+/// A request on its way through a skeleton: its arguments, and the reply that grows.
+pub struct ServerCall<'m> {
+    arguments: Decoder<'m>,
+    reply: Encoder<'m>,
+    /// Version and request id of the reply; a call within the process has no header.
+    head: Option<(Version, u32)>,
+    raised: bool,
+}
+
+impl<'m> ServerCall<'m> {
+    /// A call whose reply has no header yet.
+    #[inline]
+    pub(crate) fn new(arguments: Decoder<'m>, reply: Encoder<'m>, head: Option<(Version, u32)>) -> Self {
+        let mut call = ServerCall { arguments, reply, head, raised: false };
+        call.begin(ReplyStatus::NoException);
+        call
+    }
+
+    #[inline]
+    fn begin(&mut self, status: ReplyStatus) {
+        if let Some((version, id)) = self.head {
+            // Without service contexts nothing is too long.
+            let _ = giop::begin_reply(&mut self.reply, version, id, status, &[]);
+        }
+    }
+
+    /// Forgets the reply and begins it anew.
+    #[cold]
+    pub(crate) fn restart(&mut self, status: ReplyStatus) -> &mut Encoder<'m> {
+        self.reply.clear();
+        self.raised = false;
+        self.begin(status);
+        &mut self.reply
+    }
+
+    /// The in and inout arguments, left to right.
+    #[inline]
+    pub fn arguments(&mut self) -> &mut Decoder<'m> {
+        &mut self.arguments
+    }
+
+    /// Where the result goes, then the inout and out arguments, left to right.
+    #[inline]
+    pub fn reply(&mut self) -> &mut Encoder<'m> {
+        &mut self.reply
+    }
+
+    /// Answers with a user exception; what the reply held is forgotten.
+    ///
+    /// # Errors
+    /// If a member cannot be marshalled.
+    #[cold]
+    pub fn raise<E: UserException>(&mut self, exception: &E) -> Result<(), SystemException> {
+        self.restart(ReplyStatus::UserException).write_latin1_str(E::REPOSITORY_ID)?;
+        self.raised = true;
+        exception.encode(&mut self.reply)?;
+        Ok(())
+    }
+
+    /// The finished reply and whether it is a user exception.
+    #[inline]
+    pub(crate) fn finish(self) -> (Encoder<'m>, bool) {
+        (self.reply, self.raised)
+    }
+}
+
+impl fmt::Debug for ServerCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerCall").field("raised", &self.raised).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! How a thread pool serves its connections.
+
+use std::time::Duration;
+
+/// Which threads read, run and answer requests (the architectures of the design, chosen per pool).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// One thread for all connections: smallest. A call made from a servant goes on serving while it waits.
+    Reactive,
+    /// A thread for each connection, at most `most`; requests of one connection are served one after the other. A connection
+    /// that is seen to carry several requests at once moves to the pool's shared threads.
+    ThreadPerConnection {
+        /// Connections that get a thread of their own; further ones are served by the shared threads.
+        most: usize,
+    },
+    /// Threads that take turns at waiting: no hand-off, requests of one connection run side by side.
+    LeaderFollowers {
+        /// Number of threads.
+        threads: usize,
+    },
+    /// One thread reads and fills a bounded queue, the others run requests; past the bound requests are refused with TRANSIENT 1.
+    HalfSyncHalfAsync {
+        /// Threads that run requests.
+        threads: usize,
+        /// Requests that may wait.
+        queue: usize,
+    },
+}
+
+/// What a thread of the pool does while a call made by one of its servants waits for the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NestedWait {
+    /// It waits.
+    InPlace,
+    /// It serves other requests of its lane, at most `depth` of them inside one another.
+    Serving {
+        /// Upcalls inside one another on one thread.
+        depth: u8,
+    },
+}
+
+/// A thread pool: its name, its threads and its bounds.
+///
+/// # Examples
+/// ```
+/// use corelane::{Dispatch, PoolConfig};
+/// let pool = PoolConfig { dispatch: Dispatch::LeaderFollowers { threads: 2 }, ..PoolConfig::default() };
+/// assert_eq!(pool.connections, 20_000);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// Shown in thread names and events.
+    pub name: String,
+    /// Which threads serve.
+    pub dispatch: Dispatch,
+    /// What a waiting thread does; `None`: serving for reactive pools, in place for all others.
+    pub nested_wait: Option<NestedWait>,
+    /// Stack of each thread in octets.
+    pub stack: usize,
+    /// Connections held at most; further ones are closed at once. Stops a peer that opens connections without end.
+    pub connections: usize,
+    /// Octets of replies that may wait for a peer that does not read; past it the connection is closed.
+    pub output_bound: usize,
+    /// How long an incomplete message may go without a further octet before its connection is closed.
+    pub message_timeout: Duration,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        PoolConfig {
+            name: "pool".into(),
+            dispatch: Dispatch::LeaderFollowers { threads: 4 },
+            nested_wait: None,
+            stack: 1 << 20,
+            connections: 20_000,
+            output_bound: 64 << 20,
+            message_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl PoolConfig {
+    pub(crate) fn nested_wait(&self) -> NestedWait {
+        self.nested_wait.unwrap_or(match self.dispatch {
+            Dispatch::Reactive => NestedWait::Serving { depth: 16 },
+            _ => NestedWait::InPlace,
+        })
+    }
+}

@@ -1,0 +1,244 @@
+//! The server's end of a connection: who reads it, how replies leave it, when it ends.
+//!
+//! Reading and writing are apart. One thread at a time reads (a [`Turn`]), and only until one complete request is there, so the
+//! requests of a multiplexed connection run side by side. Replies are written under the connection's own lock; what the peer
+//! does not take at once waits in a bounded queue, and meanwhile nothing more is read from it.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use corelane_net::{Half, Stream, Wait};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::turn::Turn;
+use corelane_wire::connection::Framer;
+use corelane_wire::{CharSet, CodeSets, Version, WideSet};
+
+use super::lane::Lane;
+use crate::receive::ReceiveBuffer;
+
+/// Replies of low priority leave in slices of this size, so that one does not hold the kernel for long (decision 11).
+const SLICE: usize = 64 * 1024;
+
+/// One accepted connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) stream: Box<dyn Stream>,
+    pub(crate) reading: Turn<Reading>,
+    writing: Mutex<Writing>,
+    /// Set while replies wait in the queue: reading pauses.
+    congested: AtomicBool,
+    /// The code sets that the client announced, packed; 0: none yet.
+    code_sets: AtomicU64,
+    /// Where work of this connection that was held is listed.
+    pub(crate) lane: Weak<Lane>,
+    /// Nobody reads or writes any more.
+    closed: AtomicBool,
+    /// When the message that is arriving made its last progress, in nanoseconds; 0: none is arriving.
+    pub(crate) arriving_since: AtomicU64,
+    output_bound: usize,
+}
+
+/// What the thread that has the turn works on.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) framer: Framer,
+    /// Octets of a message that is not complete; without one the reader's own buffer serves.
+    pub(crate) partial: Option<ReceiveBuffer>,
+}
+
+#[derive(Debug, Default)]
+struct Writing {
+    queue: VecDeque<u8>,
+    /// Shut down for writing once the queue is empty.
+    last: bool,
+}
+
+/// What became of octets to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The transport has them all.
+    All,
+    /// Some wait in the queue until the peer reads.
+    Queued,
+    /// The connection is gone, or was closed because its queue is full.
+    Lost(Loss),
+}
+
+/// Why a connection ended while sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The peer is gone.
+    Gone,
+    /// The peer did not read and the queue is full.
+    QueueFull,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: Box<dyn Stream>, lane: Weak<Lane>, output_bound: usize) -> Self {
+        Connection {
+            stream,
+            reading: Turn::new(Reading { framer: Framer::new(), partial: None }),
+            lane,
+            writing: Mutex::new("connection output", Scope::Connection, Writing::default()),
+            congested: AtomicBool::new(false),
+            code_sets: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            arriving_since: AtomicU64::new(0),
+            output_bound,
+        }
+    }
+
+    /// The transmission code sets: what the client announced, else those without negotiation.
+    #[inline]
+    pub(crate) fn code_sets(&self, version: Version) -> CodeSets {
+        match self.code_sets.load(Ordering::Relaxed) {
+            0 if version == Version::GIOP_1_0 => CodeSets::DEFAULT,
+            0 => CodeSets::LATIN1_UTF16,
+            announced => CodeSets {
+                char: if announced & 2 == 0 { CharSet::Latin1 } else { CharSet::Utf8 },
+                wchar: if announced & 4 == 0 { WideSet::None } else { WideSet::Utf16 },
+                ..CodeSets::DEFAULT
+            },
+        }
+    }
+
+    /// Notes what the client announced.
+    #[cold]
+    pub(crate) fn set_code_sets(&self, announced: CodeSets) {
+        let char = if announced.char == CharSet::Utf8 { 2 } else { 0 };
+        let wchar = if announced.wchar == WideSet::None { 0 } else { 4 };
+        self.code_sets.store(1 | char | wchar, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_congested(&self) -> bool {
+        self.congested.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Ends the connection at once; the reader sees the end of the stream. True the first time.
+    pub(crate) fn close(&self) -> bool {
+        let first = !self.closed.swap(true, Ordering::AcqRel);
+        self.stream.shutdown(Half::Both);
+        first
+    }
+
+    /// Sends a message, `wait` saying whether the calling thread may wait for the peer.
+    #[inline]
+    pub(crate) fn send(&self, message: &[&[u8]], wait: Wait) -> Sent {
+        let mut writing = self.writing.lock();
+        if writing.last {
+            return Sent::Lost(Loss::Gone);
+        }
+        if !writing.queue.is_empty() {
+            return self.enqueue(&mut writing, message, 0);
+        }
+        let mut slices = [IoSlice::new(&[]); 16];
+        let mut count = 0;
+        let mut total = 0;
+        for (slot, slice) in slices.iter_mut().zip(message) {
+            *slot = IoSlice::new(slice);
+            count += 1;
+            total += slice.len();
+        }
+        match self.stream.send_vectored(&slices[..count], wait) {
+            Ok(sent) if sent == total && count == message.len() => Sent::All,
+            Ok(sent) => self.send_rest(&mut writing, message, sent, wait),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.enqueue(&mut writing, message, 0),
+            Err(_) => Sent::Lost(Loss::Gone),
+        }
+    }
+
+    /// The transport took only `sent` octets: goes on until it takes none, then queues.
+    #[cold]
+    fn send_rest(
+        &self,
+        writing: &mut Writing,
+        message: &[&[u8]],
+        mut sent: usize,
+        wait: Wait,
+    ) -> Sent {
+        loop {
+            let Some(next) = after(message, sent).next() else { return Sent::All };
+            let next = &next[..next.len().min(SLICE)];
+            match self.stream.send_vectored(&[IoSlice::new(next)], wait) {
+                Ok(0) => return Sent::Lost(Loss::Gone),
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.enqueue(writing, message, sent),
+                Err(_) => return Sent::Lost(Loss::Gone),
+            }
+        }
+    }
+
+    #[cold]
+    fn enqueue(&self, writing: &mut Writing, message: &[&[u8]], sent: usize) -> Sent {
+        let more: usize = after(message, sent).map(<[u8]>::len).sum();
+        if writing.queue.len() + more > self.output_bound {
+            return Sent::Lost(Loss::QueueFull);
+        }
+        for slice in after(message, sent) {
+            writing.queue.extend(slice);
+        }
+        self.congested.store(true, Ordering::Release);
+        Sent::Queued
+    }
+
+    /// The peer reads again: sends what waits. True when nothing waits any more and reading goes on.
+    #[cold]
+    pub(crate) fn flush(&self) -> io::Result<bool> {
+        let mut writing = self.writing.lock();
+        while !writing.queue.is_empty() {
+            let (front, back) = writing.queue.as_slices();
+            let front = &front[..front.len().min(SLICE)];
+            let slices = [IoSlice::new(front), IoSlice::new(if front.len() < SLICE { &back[..back.len().min(SLICE)] } else { &[] })];
+            match self.stream.send_vectored(&slices, Wait::Now) {
+                Ok(sent) => drop(writing.queue.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        writing.queue = VecDeque::new();
+        if writing.last {
+            self.stream.shutdown(Half::Write);
+        }
+        Ok(self.congested.swap(false, Ordering::AcqRel))
+    }
+
+    /// Sends a last message and shuts down for writing once it is out; the peer's octets are still read, so that the kernel
+    /// does not cut the connection before the peer has read the message.
+    #[cold]
+    pub(crate) fn finish(&self, last: &[u8]) {
+        let sent = self.send(&[last], Wait::Now);
+        let mut writing = self.writing.lock();
+        writing.last = true;
+        match sent {
+            Sent::All if writing.queue.is_empty() => self.stream.shutdown(Half::Write),
+            Sent::All | Sent::Queued => {}
+            Sent::Lost(_) => drop(self.close()),
+        }
+    }
+
+    /// Notes that a message is on its way, or that none is.
+    #[inline]
+    pub(crate) fn note_arrival(&self, arriving: bool) {
+        let since = if arriving { Monotonic::now().as_nanos().max(1) } else { 0 };
+        self.arriving_since.store(since, Ordering::Relaxed);
+    }
+}
+
+/// The octets of `message` after the first `sent`.
+fn after<'m>(message: &[&'m [u8]], sent: usize) -> impl Iterator<Item = &'m [u8]> {
+    let mut skip = sent;
+    message.iter().filter_map(move |slice| {
+        let here = skip.min(slice.len());
+        skip -= here;
+        (here < slice.len()).then(|| &slice[here..])
+    })
+}

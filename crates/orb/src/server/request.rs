@@ -1,0 +1,305 @@
+//! A message from a client: what it asks for, who answers it, and the answer.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use corelane_net::Wait;
+use corelane_wire::codeset::CodeSetContext;
+use corelane_wire::giop::{self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id};
+use corelane_wire::{Cdr, Decoder, Encoder, Octets, WideOrder};
+
+use super::connection::{Connection, Loss, Sent};
+use super::lane::Work;
+use super::worker::{Memory, Message};
+use crate::current::Upcall;
+use crate::event::Event;
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::fault::Fault;
+use crate::object::ObjectRef;
+use crate::orb::Core;
+use crate::poa::{Found, Held, Located, ManagerState, OnPanic, PoaManager, Target};
+use crate::servant::ServerCall;
+
+/// Does what one message asks for. False when the connection is over.
+#[inline]
+pub(crate) fn serve(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    header: Header,
+    octets: &[u8],
+    owner: Option<&Octets>,
+    memory: &mut Memory,
+    wait: Wait,
+) -> bool {
+    let served = match header.kind {
+        MessageKind::Request => request(core, connection, header, octets, owner, memory, wait),
+        MessageKind::LocateRequest => locate(core, connection, header, octets, memory, wait),
+        // A hint: what is running goes on, and its reply is one that the client skips.
+        MessageKind::CancelRequest => Ok(()),
+        MessageKind::CloseConnection | MessageKind::MessageError => return false,
+        MessageKind::Reply | MessageKind::LocateReply | MessageKind::Fragment => Err(Fault::Unexpected(header.kind)),
+    };
+    match served {
+        Ok(()) => !connection.is_closed(),
+        Err(fault) => {
+            refuse(core, connection, fault);
+            false
+        }
+    }
+}
+
+/// MessageError, then the end.
+#[cold]
+pub(crate) fn refuse(core: &Core, connection: &Connection, fault: Fault) {
+    core.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
+    connection.finish(&message_error());
+}
+
+#[inline]
+fn request(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    header: Header,
+    octets: &[u8],
+    owner: Option<&Octets>,
+    memory: &mut Memory,
+    wait: Wait,
+) -> Result<(), Fault> {
+    let limits = &core.config().limits;
+    let request = Request::parse(octets, &header, limits)?;
+    if !request.contexts.is_empty() {
+        note_contexts(connection, &request)?;
+    }
+    let code_sets = connection.code_sets(header.version);
+    memory.scratch.reset();
+    let env: &(dyn Any + Sync) = core;
+    let mut arguments = Decoder::new(octets, header.endian)
+        .at(request.body_at)
+        .with_version(header.version)
+        .with_code_sets(code_sets)
+        .with_limits(limits)
+        .with_scratch(&memory.scratch)
+        .with_env(env);
+    if let Some(owner) = owner {
+        arguments = arguments.with_owner(owner);
+    }
+    let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
+    reply.set_version(header.version);
+    reply.set_code_sets(code_sets);
+    let wanted = request.response;
+    let head = Some((header.version, request.request_id));
+    if wanted == ResponseExpected::Server {
+        // The client waits only until the request is here.
+        let mut call = ServerCall::new(arguments.clone(), reply, head);
+        send(core, connection, call.reply(), wait);
+        (reply, _) = call.finish();
+        reply.clear();
+    }
+    let mut call = ServerCall::new(arguments, reply, head);
+    let mut outcome = match object_key(&request.target) {
+        Some(key) => core.adapters().find(key, |found| run(core, found, request.operation, &mut call)),
+        None => Outcome::Exception(crate::poa::no_such_object()),
+    };
+    if let Outcome::Held(manager) = &outcome {
+        match hold(connection, manager, header, octets) {
+            Ok(()) => {
+                memory.reply = call.finish().0.into_buffer();
+                return Ok(());
+            }
+            Err(exception) => outcome = Outcome::Exception(exception),
+        }
+    }
+    if wanted == ResponseExpected::Target {
+        match outcome {
+            Outcome::Done | Outcome::Held(_) => {}
+            Outcome::Forward(reference) => {
+                // A reference that was encoded once is encoded again.
+                let _ = reference.ior().encode(call.restart(ReplyStatus::LocationForward));
+            }
+            Outcome::Exception(exception) => exception.encode(call.restart(ReplyStatus::SystemException)),
+        }
+        send(core, connection, call.reply(), wait);
+    }
+    memory.reply = call.finish().0.into_buffer();
+    Ok(())
+}
+
+/// The object key of a request's address.
+#[inline]
+fn object_key<'m>(target: &giop::Target<'m>) -> Option<&'m [u8]> {
+    match target {
+        giop::Target::Key(key) => Some(key),
+        other => crate::address::key_in_profile(other, &corelane_wire::Limits::DEFAULT),
+    }
+}
+
+/// What running a request came to.
+pub(crate) enum Outcome {
+    /// The call holds the results, or the user exception.
+    Done,
+    /// The object is elsewhere.
+    Forward(ObjectRef),
+    /// Not now.
+    Held(PoaManager),
+    /// A system exception.
+    Exception(SystemException),
+}
+
+/// Runs the upcall for what the object adapter found.
+#[inline]
+pub(crate) fn run(core: &Core, found: Found<'_>, operation: &[u8], call: &mut ServerCall<'_>) -> Outcome {
+    match found {
+        Found::Servant(target) => match upcall(core, target, operation, call) {
+            Ok(()) => Outcome::Done,
+            Err(exception) => Outcome::Exception(exception),
+        },
+        Found::Forward(reference) => Outcome::Forward(reference),
+        Found::Held(manager) => Outcome::Held(manager),
+        Found::Refused(exception) => Outcome::Exception(exception),
+    }
+}
+
+/// The servant's own code, fenced in: a panic is the caller's UNKNOWN, not the server's end (decision 22).
+#[inline]
+fn upcall(core: &Core, target: Target<'_>, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+    let Some(_frame) = Upcall::enter(target.poa, target.id, target.servant.identity()) else {
+        return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
+    };
+    let skeleton = target.servant.skeleton();
+    match catch_unwind(AssertUnwindSafe(|| skeleton.dispatch(operation, call))) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(exception)) if exception.is_unknown_operation() => implicit(target, operation, call),
+        Ok(Err(exception)) => Err(exception),
+        Err(panic) => Err(panicked(core, target, operation, &*panic)),
+    }
+}
+
+/// The operations that every object has (section 15.4.2, "operation").
+#[cold]
+fn implicit(target: Target<'_>, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+    match operation {
+        b"_is_a" => {
+            let id = call.arguments().read_string()?;
+            call.reply().write_bool(target.servant.is_a(&id));
+        }
+        b"_non_existent" | b"_not_existent" => call.reply().write_bool(false),
+        b"_repository_id" => call.reply().write_str(target.servant.repository_id())?,
+        b"_interface" | b"_component" | b"_domain_managers" => {
+            return Err(SystemException::new(Kind::NoImplement, 0, Completion::No));
+        }
+        _ => return Err(SystemException::bad_operation()),
+    }
+    Ok(())
+}
+
+#[cold]
+pub(crate) fn panicked(core: &Core, target: Target<'_>, operation: &[u8], panic: &(dyn Any + Send)) -> SystemException {
+    let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        (None, None) => "something that is no text".to_owned(),
+    };
+    core.events().report(&Event::ServantPanicked {
+        interface: target.servant.repository_id(),
+        operation: String::from_utf8_lossy(operation).into_owned(),
+        message,
+    });
+    if target.poa.policies().on_panic == OnPanic::Deactivate {
+        target.deactivate();
+    }
+    SystemException::new(Kind::Unknown, 0, Completion::Maybe)
+}
+
+/// Keeps a copy of the request until its POA's manager lets it run.
+#[cold]
+fn hold(connection: &Arc<Connection>, manager: &PoaManager, header: Header, octets: &[u8]) -> Result<(), SystemException> {
+    let message = Message::Assembled(header, octets.to_vec());
+    let (lane, connection) = (connection.lane.clone(), Arc::clone(connection));
+    let resume = Held(Box::new(move || {
+        if let Some(lane) = lane.upgrade() {
+            lane.push(Work::Serve(connection, message));
+        }
+    }));
+    match manager.hold(resume) {
+        Ok(()) => Ok(()),
+        // The state has changed meanwhile: the request goes its way now.
+        Err(Held(resume)) if manager.state() == ManagerState::Active => {
+            resume();
+            Ok(())
+        }
+        Err(_) => Err(SystemException::omg(Kind::Transient, 1, Completion::No)),
+    }
+}
+
+/// What the service contexts of a request change about its connection.
+#[cold]
+fn note_contexts(connection: &Connection, request: &Request<'_>) -> Result<(), Fault> {
+    let Some(data) = request.contexts.find(context_id::CODE_SETS) else { return Ok(()) };
+    // Sets that this side does not have leave those without negotiation in force: what they cannot express is refused then.
+    if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideOrder::Standard) {
+        connection.set_code_sets(code_sets);
+    }
+    Ok(())
+}
+
+/// Parts of a message at most.
+const PARTS: usize = 2 * corelane_wire::cdr::MAX_SEGMENTS + 1;
+
+/// Sends a finished reply; in fragments if the ORB is set up so.
+#[inline]
+fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, wait: Wait) {
+    if giop::finish(reply).is_err() {
+        connection.close();
+        return;
+    }
+    let mut parts = [&[][..]; PARTS];
+    let mut count = 0;
+    for (part, slice) in parts.iter_mut().zip(reply.slices()) {
+        *part = slice;
+        count += 1;
+    }
+    match connection.send(&parts[..count], wait) {
+        Sent::All | Sent::Queued => {}
+        Sent::Lost(loss) => {
+            if loss == Loss::QueueFull {
+                core.events().report(&Event::OutputOverflow { peer: connection.stream.peer().clone() });
+            }
+            connection.close();
+        }
+    }
+}
+
+#[cold]
+fn locate(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    header: Header,
+    octets: &[u8],
+    memory: &mut Memory,
+    wait: Wait,
+) -> Result<(), Fault> {
+    let request = giop::LocateRequest::parse(octets, &header, &core.config().limits)?;
+    let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
+    let located = object_key(&request.target).map_or(Located::Unknown, |key| core.adapters().locate(key));
+    let status = match &located {
+        Located::Here => LocateStatus::ObjectHere,
+        Located::Unknown => LocateStatus::UnknownObject,
+        Located::Forward(_) => LocateStatus::ObjectForward,
+    };
+    giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
+    if let Located::Forward(reference) = located {
+        // A reference that was encoded once is encoded again.
+        let _ = reference.ior().encode(&mut reply);
+    }
+    send(core, connection, &mut reply, wait);
+    memory.reply = reply.into_buffer();
+    Ok(())
+}
+
+/// A MessageError of the highest version: what is wrong may well be the version.
+pub(crate) fn message_error() -> Vec<u8> {
+    let mut message = Encoder::new();
+    giop::write_message_error(&mut message, corelane_wire::Version::GIOP_1_2);
+    message.into_buffer()
+}

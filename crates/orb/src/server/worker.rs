@@ -1,0 +1,181 @@
+//! What one thread of a pool works with: its buffers, and the way of a message from octets to the reply.
+
+use std::sync::Arc;
+
+use corelane_net::Wait;
+use corelane_wire::connection::Step;
+use corelane_wire::giop::Header;
+use corelane_wire::{Limits, Scratch};
+
+use super::connection::{Connection, Reading};
+use super::request;
+use crate::fault::Fault;
+use crate::orb::Core;
+use crate::receive::ReceiveBuffer;
+
+/// Spare receive buffers that a thread keeps.
+const SPARES: usize = 4;
+/// A buffer larger than this is given back to the system after its message.
+const KEPT: usize = 1 << 20;
+
+/// The memory of one thread, reused from request to request.
+#[derive(Debug, Default)]
+pub(crate) struct Worker {
+    /// Where reading begins when a connection has no unfinished message.
+    pub(crate) buffer: ReceiveBuffer,
+    spares: Vec<ReceiveBuffer>,
+    pub(crate) memory: Memory,
+}
+
+/// Memory for running requests.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) reply: Vec<u8>,
+    pub(crate) scratch: Scratch,
+}
+
+/// A whole message and where its octets are.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// In the thread's own buffer.
+    Here(Header, usize),
+    /// In a buffer that came with the connection.
+    Buffered(Header, usize, ReceiveBuffer),
+    /// Put together from fragments.
+    Assembled(Header, Vec<u8>),
+}
+
+/// What reading came to.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// A message; `more` says that there may be more to read right now.
+    Message { message: Message, more: bool },
+    /// Nothing whole is there now.
+    Nothing,
+    /// The peer has closed, or the connection failed.
+    End,
+    /// The peer broke the protocol.
+    Fault(Fault),
+}
+
+impl Worker {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads until one message is whole, or nothing more is there (or the wait is over).
+    #[inline]
+    pub(crate) fn read(&mut self, reading: &mut Reading, connection: &Connection, limits: &Limits, wait: Wait) -> Read {
+        let mut drained = false;
+        loop {
+            let own = reading.partial.is_none();
+            let buffer = match &mut reading.partial {
+                Some(partial) => partial,
+                None => &mut self.buffer,
+            };
+            let wanted = match reading.framer.next(buffer.unread(), limits) {
+                Ok(Step::Message { header, len: length }) => {
+                    let surplus = buffer.unread().len() > length;
+                    let more = surplus || !drained;
+                    if own && !surplus {
+                        return Read::Message { message: Message::Here(header, length), more };
+                    }
+                    return Read::Message { message: self.part(reading, header, length, surplus), more };
+                }
+                Ok(Step::NeedMore(wanted)) => wanted,
+                Err(fault) => {
+                    self.buffer.clear();
+                    return Read::Fault(fault.into());
+                }
+            };
+            if drained && wait == Wait::Now {
+                return self.pause(reading, connection);
+            }
+            let room = buffer.room(wanted);
+            let size = room.len();
+            match connection.stream.recv(room, wait) {
+                Ok(0) => {
+                    self.buffer.clear();
+                    return Read::End;
+                }
+                Ok(count) => {
+                    drained = count < size;
+                    buffer.filled(count);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return self.pause(reading, connection),
+                Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return self.pause(reading, connection),
+                Err(_) => {
+                    self.buffer.clear();
+                    return Read::End;
+                }
+            }
+        }
+    }
+
+    /// The message leaves with the buffer it is in; what follows it gets a buffer of its own.
+    #[cold]
+    fn part(&mut self, reading: &mut Reading, header: Header, length: usize, surplus: bool) -> Message {
+        let spare = self.spare();
+        match reading.partial.take() {
+            Some(mut partial) => {
+                reading.partial = surplus.then(|| partial.split_after(length, spare));
+                Message::Buffered(header, length, partial)
+            }
+            None => {
+                reading.partial = Some(self.buffer.split_after(length, spare));
+                Message::Here(header, length)
+            }
+        }
+    }
+
+    /// Nothing whole is there: what has arrived stays with the connection, which owns a buffer only now.
+    #[cold]
+    fn pause(&mut self, reading: &mut Reading, connection: &Connection) -> Read {
+        self.keep_rest(reading);
+        connection.note_arrival(reading.partial.is_some());
+        Read::Nothing
+    }
+
+    fn keep_rest(&mut self, reading: &mut Reading) {
+        if reading.partial.as_ref().is_some_and(ReceiveBuffer::is_empty)
+            && let Some(empty) = reading.partial.take()
+        {
+            self.give_back(empty);
+        }
+        if !self.buffer.is_empty() && reading.partial.is_none() {
+            let spare = self.spare();
+            reading.partial = Some(std::mem::replace(&mut self.buffer, spare));
+        }
+    }
+
+    fn spare(&mut self) -> ReceiveBuffer {
+        self.spares.pop().unwrap_or_default()
+    }
+
+    fn give_back(&mut self, mut buffer: ReceiveBuffer) {
+        if self.spares.len() < SPARES && buffer.capacity() <= KEPT {
+            buffer.clear();
+            self.spares.push(buffer);
+        }
+    }
+
+    /// Does what a message asks for. False when the connection is over.
+    #[inline]
+    pub(crate) fn serve(&mut self, core: &Arc<Core>, connection: &Arc<Connection>, message: Message, wait: Wait) -> bool {
+        match message {
+            Message::Here(header, length) => {
+                let goes_on = request::serve(core, connection, header, &self.buffer.unread()[..length], None, &mut self.memory, wait);
+                self.buffer.consume(length);
+                goes_on
+            }
+            Message::Buffered(header, length, buffer) => {
+                let goes_on = request::serve(core, connection, header, &buffer.unread()[..length], None, &mut self.memory, wait);
+                self.give_back(buffer);
+                goes_on
+            }
+            Message::Assembled(header, octets) => {
+                request::serve(core, connection, header, &octets, None, &mut self.memory, wait)
+            }
+        }
+    }
+}
