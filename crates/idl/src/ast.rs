@@ -1,0 +1,485 @@
+//! The syntax tree: the text as it is written, names not yet looked up.
+//!
+//! It covers all of CORBA 3 IDL outside components and the building blocks of IDL 4.2 that go with it, so that
+//! the checks and the back ends work on one tree. Components, homes, event types, ports and template modules
+//! are recognised and refused while parsing; they leave no node.
+
+use crate::lex::token::Token;
+use crate::source::Span;
+use crate::symbol::Symbol;
+
+/// An identifier as written, without its escaping underscore.
+#[derive(Clone, Copy, Debug)]
+pub struct Name {
+    /// The name itself.
+    pub symbol: Symbol,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `A::B` or `::A::B`.
+#[derive(Clone, Debug)]
+pub struct ScopedName {
+    /// Whether it starts with `::`.
+    pub absolute: bool,
+    /// At least one.
+    pub parts: Vec<Name>,
+    /// All of it.
+    pub span: Span,
+}
+
+/// A declaration, with what is said about it from outside.
+#[derive(Clone, Debug)]
+pub struct Declaration {
+    /// What is declared.
+    pub kind: DeclarationKind,
+    /// `@name(...)` in front of it.
+    pub annotations: Vec<Annotation>,
+    /// Index of its first token, by which its comments are found.
+    pub first_token: usize,
+}
+
+/// What a declaration declares.
+#[derive(Clone, Debug)]
+pub enum DeclarationKind {
+    /// `module M { ... };`
+    Module(Name, Vec<Declaration>, Span),
+    /// `interface I : B { ... };`
+    Interface(Interface),
+    /// `interface I;`
+    InterfaceForward(Flavor, Name),
+    /// `valuetype V ... { ... };`
+    Value(Value),
+    /// `valuetype V;`
+    ValueForward(ValueFlavor, Name),
+    /// `valuetype V long;`
+    ValueBox(Name, Type),
+    /// `struct S { ... };`
+    Struct(Struct),
+    /// `struct S;` or `union U;`
+    Forward(Name, ForwardKind),
+    /// `exception E { ... };`
+    Exception(Struct),
+    /// `union U switch (T) { ... };`
+    Union(Union),
+    /// `enum E { ... };`
+    Enum(Enum),
+    /// `typedef T A, B[3];`
+    Typedef(Type, Vec<Declarator>),
+    /// `const T C = 1;`
+    Constant(Type, Name, Expression),
+    /// `native N;`
+    Native(Name),
+    /// `bitset B { ... };`
+    Bitset(Bitset),
+    /// `bitmask B { ... };`
+    Bitmask(Name, Vec<(Name, Vec<Annotation>)>),
+    /// `@annotation N { ... };`
+    AnnotationType(Name),
+    /// An operation of an interface or value type.
+    Operation(Operation),
+    /// `attribute T a, b;`
+    Attribute(Attribute),
+    /// `public T a;` in a value type.
+    State(State),
+    /// `factory f (...);` in a value type.
+    Factory(Name, Vec<Parameter>, Vec<ScopedName>),
+    /// `typeid N "...";`
+    TypeId(ScopedName, Text),
+    /// `typeprefix N "...";`
+    TypePrefix(ScopedName, Text),
+    /// `import N;`
+    Import(Span),
+    /// An included file begins.
+    EnterFile,
+    /// An included file ends.
+    LeaveFile,
+    /// `#pragma ...`
+    Pragma(Pragma),
+}
+
+/// The text of a pragma.
+#[derive(Clone, Debug)]
+pub struct Pragma {
+    /// Where it begins.
+    pub span: Span,
+    pub(crate) tokens: Vec<Token>,
+}
+
+/// A string literal as evaluated.
+#[derive(Clone, Debug)]
+pub struct Text {
+    /// Its characters.
+    pub value: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `@name`, `@name(1)` or `@name(a = 1, b = 2)`.
+#[derive(Clone, Debug)]
+pub struct Annotation {
+    /// Its name.
+    pub name: ScopedName,
+    /// Its arguments, by name where named.
+    pub arguments: Vec<(Option<Name>, Expression)>,
+}
+
+/// `abstract`, `local` or neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flavor {
+    /// An interface whose objects may be elsewhere.
+    Remote,
+    /// `local`.
+    Local,
+    /// `abstract`.
+    Abstract,
+}
+
+/// An interface with its body.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// `abstract`, `local` or neither.
+    pub flavor: Flavor,
+    /// Its name.
+    pub name: Name,
+    /// Its bases.
+    pub bases: Vec<ScopedName>,
+    /// What is declared in it.
+    pub body: Vec<Declaration>,
+    /// Its closing brace.
+    pub end: Span,
+}
+
+/// `abstract`, `custom` or neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ValueFlavor {
+    /// Neither.
+    Plain,
+    /// `custom`.
+    Custom,
+    /// `abstract`.
+    Abstract,
+}
+
+/// A value type with its body.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// `abstract`, `custom` or neither.
+    pub flavor: ValueFlavor,
+    /// Its name.
+    pub name: Name,
+    /// `truncatable`, where it stands.
+    pub truncatable: Option<Span>,
+    /// Its bases.
+    pub bases: Vec<ScopedName>,
+    /// The interfaces it supports.
+    pub supports: Vec<ScopedName>,
+    /// What is declared in it.
+    pub body: Vec<Declaration>,
+    /// Its closing brace.
+    pub end: Span,
+}
+
+/// State of a value type.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// `public` rather than `private`.
+    pub public: bool,
+    /// Its type.
+    pub ty: Type,
+    /// Its names.
+    pub declarators: Vec<Declarator>,
+}
+
+/// A structure or an exception.
+#[derive(Clone, Debug)]
+pub struct Struct {
+    /// Its name.
+    pub name: Name,
+    /// Its base (IDL 4).
+    pub base: Option<ScopedName>,
+    /// Its members.
+    pub members: Vec<Member>,
+    /// Its closing brace.
+    pub end: Span,
+}
+
+/// `T a, b[3];`
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The type.
+    pub ty: Type,
+    /// The names.
+    pub declarators: Vec<Declarator>,
+    /// `@name(...)` in front of it.
+    pub annotations: Vec<Annotation>,
+    /// Index of its first token.
+    pub first_token: usize,
+}
+
+/// `a` or `a[2][3]`.
+#[derive(Clone, Debug)]
+pub struct Declarator {
+    /// The name.
+    pub name: Name,
+    /// The dimensions, outermost first.
+    pub dimensions: Vec<Expression>,
+}
+
+/// What a forward declaration announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ForwardKind {
+    /// A structure.
+    Struct,
+    /// A union.
+    Union,
+}
+
+/// A union.
+#[derive(Clone, Debug)]
+pub struct Union {
+    /// Its name.
+    pub name: Name,
+    /// The type of its discriminator.
+    pub discriminator: Box<Type>,
+    /// Its arms.
+    pub arms: Vec<Arm>,
+    /// Its closing brace.
+    pub end: Span,
+}
+
+/// `case 1: case 2: T a;`
+#[derive(Clone, Debug)]
+pub struct Arm {
+    /// Its labels.
+    pub labels: Vec<Label>,
+    /// The type of its member.
+    pub ty: Type,
+    /// The name of its member.
+    pub declarator: Declarator,
+    /// Index of the first token of the member.
+    pub first_token: usize,
+}
+
+/// `case X:` or `default:`.
+#[derive(Clone, Debug)]
+pub enum Label {
+    /// `case X:`
+    Case(Expression),
+    /// `default:`
+    Default(Span),
+}
+
+/// An enumeration.
+#[derive(Clone, Debug)]
+pub struct Enum {
+    /// Its name.
+    pub name: Name,
+    /// Its enumerators, each with the index of its token and its annotations.
+    pub enumerators: Vec<(Name, usize, Vec<Annotation>)>,
+}
+
+/// A bit set (IDL 4).
+#[derive(Clone, Debug)]
+pub struct Bitset {
+    /// Its name.
+    pub name: Name,
+    /// Its base.
+    pub base: Option<ScopedName>,
+    /// Its fields: width, type where given, names.
+    pub fields: Vec<(Expression, Option<Type>, Vec<Name>)>,
+}
+
+/// `in`, `out` or `inout`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the client.
+    In,
+    /// To the client.
+    Out,
+    /// Both ways.
+    InOut,
+}
+
+/// A parameter of an operation.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// Which way it goes, and where that is said.
+    pub direction: (Direction, Span),
+    /// Its type.
+    pub ty: Type,
+    /// Its name.
+    pub name: Name,
+}
+
+/// An operation.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// `oneway`, where it stands.
+    pub oneway: Option<Span>,
+    /// Type of the result.
+    pub result: Type,
+    /// Its name.
+    pub name: Name,
+    /// Its parameters.
+    pub parameters: Vec<Parameter>,
+    /// `raises (...)`.
+    pub raises: Vec<ScopedName>,
+    /// `context (...)`.
+    pub context: Vec<Text>,
+}
+
+/// One or more attributes.
+#[derive(Clone, Debug)]
+pub struct Attribute {
+    /// `readonly`.
+    pub readonly: bool,
+    /// Its type.
+    pub ty: Type,
+    /// Its names.
+    pub names: Vec<Name>,
+    /// `raises` of a read-only attribute, `getraises` of another.
+    pub get_raises: Vec<ScopedName>,
+    /// `setraises`.
+    pub set_raises: Vec<ScopedName>,
+}
+
+/// A type as written.
+#[derive(Clone, Debug)]
+pub struct Type {
+    /// Which.
+    pub kind: TypeKind,
+    /// Where.
+    pub span: Span,
+}
+
+/// Which type is written.
+#[derive(Clone, Debug)]
+pub enum TypeKind {
+    /// A type without parts.
+    Basic(Basic),
+    /// `string<n>`, `wstring<n>`; the flag says wide.
+    String(bool, Option<Box<Expression>>),
+    /// `fixed<d,s>`; without numbers only for constants.
+    Fixed(Option<Box<(Expression, Expression)>>),
+    /// `sequence<T,n>`.
+    Sequence(Box<Type>, Option<Box<Expression>>),
+    /// `map<K,V,n>` (IDL 4).
+    Map(Box<(Type, Type)>, Option<Box<Expression>>),
+    /// A name.
+    Named(ScopedName),
+    /// A structure, union or enumeration defined in place.
+    Inline(Box<Declaration>),
+}
+
+/// A type without parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "named as in IDL")]
+pub enum Basic {
+    Void,
+    Short,
+    UShort,
+    Long,
+    ULong,
+    LongLong,
+    ULongLong,
+    Int8,
+    UInt8,
+    Float,
+    Double,
+    LongDouble,
+    Char,
+    WChar,
+    Boolean,
+    Octet,
+    Any,
+    Object,
+    ValueBase,
+}
+
+impl Basic {
+    /// The name in IDL.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Void => "void",
+            Self::Short => "short",
+            Self::UShort => "unsigned short",
+            Self::Long => "long",
+            Self::ULong => "unsigned long",
+            Self::LongLong => "long long",
+            Self::ULongLong => "unsigned long long",
+            Self::Int8 => "int8",
+            Self::UInt8 => "uint8",
+            Self::Float => "float",
+            Self::Double => "double",
+            Self::LongDouble => "long double",
+            Self::Char => "char",
+            Self::WChar => "wchar",
+            Self::Boolean => "boolean",
+            Self::Octet => "octet",
+            Self::Any => "any",
+            Self::Object => "Object",
+            Self::ValueBase => "ValueBase",
+        }
+    }
+}
+
+/// A constant expression.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    /// Which.
+    pub kind: ExpressionKind,
+    /// Where.
+    pub span: Span,
+}
+
+/// Which expression.
+#[derive(Clone, Debug)]
+pub enum ExpressionKind {
+    /// An integer literal.
+    Integer(u64),
+    /// A floating-point literal.
+    Float(f64),
+    /// A fixed-point literal: digits without a point, number of digits behind the point.
+    Fixed(u128, u32),
+    /// A character literal; the flag says wide.
+    Character(char, bool),
+    /// A string literal; the flag says wide.
+    String(String, bool),
+    /// `TRUE` or `FALSE`.
+    Boolean(bool),
+    /// The name of a constant or an enumerator.
+    Named(ScopedName),
+    /// `-x`, `+x`, `~x`.
+    Unary(Unary, Box<Expression>),
+    /// `x + y` and so on.
+    Binary(Binary, Box<(Expression, Expression)>),
+    /// Something that was refused already.
+    Faulty,
+}
+
+/// An operator with one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "named as in arithmetic")]
+pub enum Unary {
+    Plus,
+    Minus,
+    Complement,
+}
+
+/// An operator with two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "named as in arithmetic")]
+pub enum Binary {
+    Or,
+    Xor,
+    And,
+    ShiftLeft,
+    ShiftRight,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}

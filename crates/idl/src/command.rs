@@ -1,0 +1,170 @@
+//! `corelane idl`: the command line of the compiler.
+
+use crate::build::{self, DiskFiles, Written};
+use crate::compile::{Compilation, Options};
+use crate::diagnostic::Severity;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// What the command says when it is asked for help, or when it does not understand.
+pub const USAGE: &str = "\
+usage: corelane idl [-I DIR]... [-D NAME[=VALUE]]... [--check] [-o DIR] [--depfile FILE]
+                    [--message-format human|json] [--idl-4] FILE...
+
+Compiles IDL to Rust: FILE.idl becomes FILE.rs in DIR (the current folder unless -o says otherwise).
+
+  -I DIR                search included files in DIR
+  -D NAME[=VALUE]       define a macro
+  --check               parse and check only, write nothing
+  -o DIR                write to DIR
+  --depfile FILE        also write which files the output depends on, as make reads it
+  --message-format F    `human` (the default), or `json`: one object a line
+  --idl-4               accept what IDL 4 allows and CORBA 3 forbids
+
+Exit status: 0 all accepted, 1 some refused, 2 wrong usage.
+";
+
+/// Exit status: every file was accepted.
+pub const ACCEPTED: u8 = 0;
+/// Exit status: a file was refused, or could not be read or written.
+pub const REFUSED: u8 = 1;
+/// Exit status: the arguments make no sense.
+pub const WRONG_USAGE: u8 = 2;
+
+#[derive(Debug, Default)]
+struct Arguments {
+    options: Options,
+    check: bool,
+    json: bool,
+    help: bool,
+    output: PathBuf,
+    depfile: Option<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+/// Runs the command with the arguments behind `corelane idl`, writes messages to `out`, and answers the exit
+/// status: [`ACCEPTED`], [`REFUSED`] or [`WRONG_USAGE`].
+pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
+    let arguments = match parse(arguments) {
+        Ok(arguments) => arguments,
+        Err(message) => {
+            let _ = write!(out, "error: {message}\n\n{USAGE}");
+            return WRONG_USAGE;
+        }
+    };
+    if arguments.help {
+        let _ = out.write_all(USAGE.as_bytes());
+        return ACCEPTED;
+    }
+    let styled = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let mut status = ACCEPTED;
+    let mut dependencies = String::new();
+    for file in &arguments.files {
+        match one_file(file, &arguments, styled, out) {
+            Ok(line) => dependencies.push_str(&line),
+            Err(Refused) => status = REFUSED,
+        }
+    }
+    if let Some(path) = &arguments.depfile
+        && status == ACCEPTED
+        && let Err(error) = build::write_if_changed(path, &dependencies)
+    {
+        let _ = writeln!(out, "error: cannot write `{}`: {error}", path.display());
+        return REFUSED;
+    }
+    status
+}
+
+/// The file was refused, and it has been said why.
+struct Refused;
+
+/// Compiles one file; answers its line of the dependency file.
+fn one_file(file: &Path, arguments: &Arguments, styled: bool, out: &mut dyn Write) -> Result<String, Refused> {
+    let text = std::fs::read(file).map_err(|error| {
+        let _ = writeln!(out, "error: cannot read `{}`: {error}", file.display());
+        Refused
+    })?;
+    let mut compilation = Compilation::of_text(file, text, &arguments.options, &DiskFiles);
+    let output = if arguments.check || !compilation.is_accepted() { None } else { Some(compilation.to_rust()) };
+    for diagnostic in compilation.diagnostics.list() {
+        let shown = match arguments.json {
+            true => diagnostic.to_json(&compilation.sources) + "\n",
+            false => diagnostic.render(&compilation.sources, styled) + "\n\n",
+        };
+        let _ = out.write_all(shown.as_bytes());
+    }
+    let errors = compilation.diagnostics.errors();
+    if errors > 0 {
+        if !arguments.json {
+            let warnings =
+                compilation.diagnostics.list().iter().filter(|one| one.severity == Severity::Warning).count();
+            let _ = writeln!(out, "error: `{}` is refused: {}", file.display(), count(errors, warnings));
+        }
+        return Err(Refused);
+    }
+    let Some(text) = output else { return Ok(String::new()) };
+    let name = Path::new(file.file_stem().unwrap_or_default()).with_extension("rs");
+    let target = arguments.output.join(name);
+    let written = std::fs::create_dir_all(&arguments.output).and_then(|()| build::write_if_changed(&target, &text));
+    match written {
+        Ok(Written::Changed | Written::Same) => {
+            let files = compilation.files_read();
+            let names = files.map(|path| path.display().to_string().replace(' ', "\\ "));
+            Ok(format!("{}: {}\n", target.display(), names.collect::<Vec<_>>().join(" ")))
+        }
+        Err(error) => {
+            let _ = writeln!(out, "error: cannot write `{}`: {error}", target.display());
+            Err(Refused)
+        }
+    }
+}
+
+fn count(errors: usize, warnings: usize) -> String {
+    let number = |count, word: &str| if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") };
+    match warnings {
+        0 => number(errors, "error"),
+        _ => format!("{}, {}", number(errors, "error"), number(warnings, "warning")),
+    }
+}
+
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, String> {
+    let mut parsed = Arguments::default();
+    let mut arguments = arguments.into_iter();
+    let mut only_files = false;
+    while let Some(argument) = arguments.next() {
+        let text = argument.to_string_lossy().into_owned();
+        if only_files || !text.starts_with('-') || text == "-" {
+            parsed.files.push(argument.into());
+            continue;
+        }
+        let mut value = |name: &str| {
+            let joined = text.strip_prefix(name).filter(|rest| !rest.is_empty());
+            let joined = joined.map(|rest| OsString::from(rest.strip_prefix('=').unwrap_or(rest)));
+            joined.or_else(|| arguments.next()).ok_or_else(|| format!("`{name}` needs a value"))
+        };
+        match text.as_str() {
+            "--" => only_files = true,
+            "-h" | "--help" => parsed.help = true,
+            "--check" => parsed.check = true,
+            "--idl-4" => parsed.options.idl_4 = true,
+            _ if text.starts_with("--message-format") => {
+                let format = value("--message-format")?;
+                parsed.json = match format.to_str() {
+                    Some("json") => true,
+                    Some("human") => false,
+                    _ => return Err(format!("there is no message format `{}`", format.to_string_lossy())),
+                };
+            }
+            _ if text.starts_with("--depfile") => parsed.depfile = Some(value("--depfile")?.into()),
+            _ if text.starts_with("-I") => parsed.options.include.push(value("-I")?.into()),
+            _ if text.starts_with("-D") => parsed.options.defines.push(value("-D")?.to_string_lossy().into_owned()),
+            _ if text.starts_with("-o") => parsed.output = value("-o")?.into(),
+            _ => return Err(format!("there is no option `{text}`")),
+        }
+    }
+    if parsed.files.is_empty() && !parsed.help {
+        return Err("no file is given".to_owned());
+    }
+    Ok(parsed)
+}

@@ -1,0 +1,836 @@
+//! The preprocessor: conditions, inclusion and macros, on tokens.
+//!
+//! One pass over the files makes one list of tokens. What the parser must know besides (pragmas, where an
+//! included file begins and ends, comments) is listed with the index of the token that follows it.
+
+use super::condition;
+use super::macros::{Macro, spelling};
+use super::scanner::{Comment, Findings, Position, Scanner};
+use super::token::{Punctuation, Token, TokenKind};
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::limits::Limits;
+use crate::source::{FileId, SourceMap, Span};
+use crate::symbol::{Symbol, Symbols};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where included files come from.
+pub trait Files {
+    /// The content of a file, `None` when there is none.
+    fn read(&self, path: &Path) -> Option<Vec<u8>>;
+}
+
+/// No files at all: nothing can be included.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _: &Path) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// What comes out.
+#[derive(Debug, Default)]
+pub(crate) struct Preprocessed {
+    /// All tokens of the text, the last of them [`TokenKind::End`].
+    pub(crate) tokens: Vec<Token>,
+    /// What happens between tokens, each with the index of the token before which it happens.
+    pub(crate) events: Vec<(usize, Event)>,
+    /// Comments, each with the index of the token that follows it.
+    pub(crate) comments: Vec<(usize, Comment)>,
+}
+
+/// Something that stands between tokens.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// An included file begins.
+    Enter,
+    /// An included file ended.
+    Leave,
+    /// `#pragma` with the tokens of its line.
+    Pragma(Span, Vec<Token>),
+}
+
+/// What the preprocessor works with.
+pub(crate) struct Environment<'e> {
+    pub(crate) include: &'e [PathBuf],
+    /// `NAME` or `NAME=VALUE`.
+    pub(crate) defines: &'e [String],
+    pub(crate) limits: &'e Limits,
+    pub(crate) files: &'e dyn Files,
+    pub(crate) sources: &'e mut SourceMap,
+    pub(crate) symbols: &'e mut Symbols,
+    pub(crate) diagnostics: &'e mut Diagnostics,
+}
+
+/// Preprocesses a text, which becomes the first file of the source map.
+pub(crate) fn preprocess(environment: Environment<'_>, path: &Path, text: Vec<u8>) -> Preprocessed {
+    let names = Names::new(environment.symbols);
+    let mut preprocessor = Preprocessor {
+        environment,
+        names,
+        macros: HashMap::new(),
+        known: HashMap::new(),
+        guards: HashMap::new(),
+        frames: Vec::new(),
+        expansions: Vec::new(),
+        found: Findings::default(),
+        output: Preprocessed::default(),
+        inclusions: 0,
+        expanded: 0,
+        nesting: 0,
+    };
+    preprocessor.run(path, text);
+    preprocessor.output
+}
+
+/// Names that the preprocessor knows.
+struct Names {
+    defined: Symbol,
+    variadic: Symbol,
+    file: Symbol,
+    line: Symbol,
+    one: Symbol,
+    zero: Symbol,
+}
+
+impl Names {
+    fn new(symbols: &mut Symbols) -> Self {
+        Self {
+            defined: symbols.intern("defined"),
+            variadic: symbols.intern("__VA_ARGS__"),
+            file: symbols.intern("__FILE__"),
+            line: symbols.intern("__LINE__"),
+            one: symbols.intern("1"),
+            zero: symbols.intern("0"),
+        }
+    }
+}
+
+/// A file being read.
+struct Frame {
+    path: PathBuf,
+    text: Arc<str>,
+    base: u32,
+    position: Position,
+    conditions: Vec<Condition>,
+    guard: Guard,
+}
+
+/// One `#if` ... `#endif`.
+struct Condition {
+    span: Span,
+    /// Whether the text around it is taken.
+    outer: bool,
+    /// Whether a group of it has been taken already.
+    taken: bool,
+    /// Whether the current group is taken.
+    live: bool,
+    seen_else: bool,
+}
+
+/// Whether a file is wrapped in `#ifndef NAME`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Guard {
+    Start,
+    Inside(Symbol),
+    Closed(Symbol),
+    Absent,
+}
+
+/// Tokens to be read before the file goes on.
+struct Expansion {
+    tokens: Arc<[Token]>,
+    next: usize,
+    /// The macro they came from.
+    of: Option<Symbol>,
+    /// Nothing behind this list belongs to it: the expansion of an argument or a directive.
+    barrier: bool,
+}
+
+struct Preprocessor<'e> {
+    environment: Environment<'e>,
+    names: Names,
+    macros: HashMap<Symbol, Macro>,
+    /// Files in the source map.
+    known: HashMap<PathBuf, FileId>,
+    /// Files that need not be read again while a name is defined.
+    guards: HashMap<PathBuf, Symbol>,
+    frames: Vec<Frame>,
+    expansions: Vec<Expansion>,
+    found: Findings,
+    output: Preprocessed,
+    inclusions: usize,
+    expanded: usize,
+    nesting: usize,
+}
+
+impl Preprocessor<'_> {
+    fn run(&mut self, path: &Path, text: Vec<u8>) {
+        let Some(main) = self.environment.sources.add(path, text) else {
+            self.environment.sources.add(path, Vec::new());
+            self.report(Diagnostic::error(Span::default(), "the file is larger than 1 GiB"));
+            return;
+        };
+        self.known.insert(path.to_owned(), main);
+        self.define_given();
+        self.enter(path.to_owned(), main);
+        loop {
+            let (token, from_file) = self.next_token();
+            if token.kind == TokenKind::End {
+                if self.leave() {
+                    self.output.tokens.push(token);
+                    break;
+                }
+            } else if from_file && token.starts_line && token.is(Punctuation::Hash) {
+                self.directive();
+            } else if self.is_live() && !self.expand(&token) {
+                self.output.tokens.push(token);
+            }
+            if self.environment.diagnostics.is_full() || self.expanded > self.environment.limits.expanded_tokens {
+                self.stop(token);
+                break;
+            }
+        }
+    }
+
+    /// Ends the text here: a limit is reached.
+    fn stop(&mut self, last: Token) {
+        self.take_findings();
+        self.output.tokens.push(Token { kind: TokenKind::End, text: Symbol::EMPTY, ..last });
+    }
+
+    fn report(&mut self, diagnostic: Diagnostic) {
+        self.environment.diagnostics.push(diagnostic);
+    }
+
+    /// Macros of the command line and our own, from a text of their own.
+    fn define_given(&mut self) {
+        // Files of CORBA services tell omniidl and us apart from compilers that know no escaped identifiers.
+        let mut text = String::from("#define __CORELANE_IDL__ 1\n#define __OMNIIDL__ 1\n");
+        for define in self.environment.defines {
+            let (name, value) = define.split_once('=').unwrap_or((define, "1"));
+            text.push_str(&format!("#define {} {}\n", name.replace('\n', " "), value.replace('\n', " ")));
+        }
+        let path = Path::new("<command line>");
+        let Some(file) = self.environment.sources.add(path, text.into_bytes()) else { return };
+        self.enter(path.to_owned(), file);
+        while self.next_token().0.is(Punctuation::Hash) {
+            self.directive();
+        }
+        self.frames.clear();
+    }
+
+    // ---- reading -----------------------------------------------------------------------------------
+
+    /// The next token, and whether it comes from the file itself.
+    fn next_token(&mut self) -> (Token, bool) {
+        while let Some(expansion) = self.expansions.last_mut() {
+            if let Some(token) = expansion.tokens.get(expansion.next) {
+                expansion.next += 1;
+                return (*token, false);
+            }
+            if expansion.barrier {
+                let kind = TokenKind::End;
+                let token = Token {
+                    kind,
+                    starts_line: true,
+                    spaced: false,
+                    painted: false,
+                    text: Symbol::EMPTY,
+                    span: Span::default(),
+                };
+                return (token, false);
+            }
+            self.expansions.pop();
+        }
+        let skipping = !self.is_live();
+        let Some(frame) = self.frames.last_mut() else {
+            let kind = TokenKind::End;
+            let token = Token {
+                kind,
+                starts_line: true,
+                spaced: false,
+                painted: false,
+                text: Symbol::EMPTY,
+                span: Span::default(),
+            };
+            return (token, true);
+        };
+        self.found.skipping = skipping;
+        let mut scanner = Scanner::new(&frame.text, frame.base, frame.position);
+        let token = scanner.next(self.environment.symbols, &mut self.found);
+        frame.position = scanner.position();
+        if frame.guard == Guard::Start && !token.is(Punctuation::Hash)
+            || matches!(frame.guard, Guard::Closed(_)) && token.kind != TokenKind::End
+        {
+            frame.guard = Guard::Absent;
+        }
+        self.take_findings();
+        (token, true)
+    }
+
+    fn take_findings(&mut self) {
+        let next = self.output.tokens.len();
+        self.output.comments.extend(self.found.comments.drain(..).map(|comment| (next, comment)));
+        for diagnostic in self.found.diagnostics.drain(..) {
+            self.environment.diagnostics.push(diagnostic);
+        }
+    }
+
+    /// The rest of a directive's line.
+    fn line(&mut self) -> Vec<Token> {
+        let mut tokens = Vec::new();
+        self.found.skipping = !self.is_live();
+        while let Some(frame) = self.frames.last_mut() {
+            let mut scanner = Scanner::new(&frame.text, frame.base, frame.position);
+            let (comments, diagnostics) = (self.found.comments.len(), self.found.diagnostics.len());
+            let token = scanner.next(self.environment.symbols, &mut self.found);
+            if token.starts_line
+                && (token.kind == TokenKind::End || !(tokens.is_empty() && frame.position.starts_line()))
+            {
+                self.found.comments.truncate(comments);
+                self.found.diagnostics.truncate(diagnostics);
+                break;
+            }
+            frame.position = scanner.position();
+            tokens.push(token);
+        }
+        // Comments of a directive document nothing.
+        self.found.comments.clear();
+        self.take_findings();
+        tokens
+    }
+
+    fn is_live(&self) -> bool {
+        self.frames.last().is_none_or(|frame| frame.conditions.last().is_none_or(|condition| condition.live))
+    }
+
+    fn enter(&mut self, path: PathBuf, file: FileId) {
+        let source = self.environment.sources.file(file);
+        let (text, base) = (Arc::clone(&source.text), source.start());
+        let (position, conditions, guard) = (Position::START, Vec::new(), Guard::Start);
+        self.frames.push(Frame { path, text, base, position, conditions, guard });
+    }
+
+    /// Ends the current file. Whether it was the last one.
+    fn leave(&mut self) -> bool {
+        let Some(frame) = self.frames.pop() else { return true };
+        for condition in &frame.conditions {
+            self.report(Diagnostic::error(condition.span, "a condition has no `#endif`").label("begins here"));
+        }
+        if let Guard::Closed(name) = frame.guard {
+            self.guards.insert(frame.path, name);
+        }
+        if !self.frames.is_empty() {
+            self.output.events.push((self.output.tokens.len(), Event::Leave));
+        }
+        self.frames.is_empty()
+    }
+
+    // ---- directives --------------------------------------------------------------------------------
+
+    /// A directive, behind its `#`.
+    fn directive(&mut self) {
+        let before = self.frames.last().map(|frame| frame.position);
+        let line = self.line();
+        let Some(name) = line.first().copied() else { return };
+        let rest = &line[1..];
+        let text = self.environment.symbols.text(name.text).to_owned();
+        let starts = self.frames.last().is_some_and(|frame| frame.guard == Guard::Start);
+        if starts
+            && text != "ifndef"
+            && let Some(frame) = self.frames.last_mut()
+        {
+            frame.guard = Guard::Absent;
+        }
+        match text.as_str() {
+            "if" | "ifdef" | "ifndef" => self.open_condition(&text, name.span, rest, starts),
+            "elif" | "else" | "endif" => self.turn_condition(&text, name.span, rest),
+            _ if !self.is_live() => {}
+            "include" => {
+                let (path, span, system) = match self.include_name(rest, before) {
+                    Some(name) => name,
+                    None => {
+                        let span = rest.first().map_or(name.span, |token| token.span);
+                        let message = "`#include` needs a file name in quotes or angle brackets";
+                        return self.report(Diagnostic::error(span, message).help("write `#include \"file.idl\"`"));
+                    }
+                };
+                self.include(&path, span, system);
+            }
+            "define" => match rest.first() {
+                Some(first) if first.kind == TokenKind::Identifier => {
+                    self.define_macro(first.text, first.span, &rest[1..])
+                }
+                _ => self.report(Diagnostic::error(name.span, "`#define` needs a name")),
+            },
+            "undef" => match rest.first() {
+                Some(first) if first.kind == TokenKind::Identifier => {
+                    self.macros.remove(&first.text);
+                }
+                _ => self.report(Diagnostic::error(name.span, "`#undef` needs a name")),
+            },
+            "error" | "warning" => {
+                let said = self.words(rest);
+                let message = if said.is_empty() { format!("`#{text}`") } else { format!("`#{text}` says: {said}") };
+                let span = rest.first().zip(rest.last()).map_or(name.span, |(first, last)| first.span.to(last.span));
+                let diagnostic =
+                    if text == "error" { Diagnostic::error(span, message) } else { Diagnostic::warning(span, message) };
+                self.report(diagnostic);
+            }
+            "line" => self.line_directive(name.span, rest),
+            _ if name.kind == TokenKind::Number => self.line_directive(name.span, &line),
+            "pragma" => {
+                let event = Event::Pragma(name.span, rest.to_vec());
+                self.output.events.push((self.output.tokens.len(), event));
+                if rest.first().is_some_and(|first| self.environment.symbols.text(first.text) == "once") {
+                    self.guard_once();
+                }
+            }
+            "ident" | "sccs" => {}
+            _ => {
+                let known =
+                    "include, define, undef, if, ifdef, ifndef, elif, else, endif, error, warning, line, pragma";
+                let message = format!("there is no directive `#{}`", spelling(&name, self.environment.symbols));
+                self.report(Diagnostic::error(name.span, message).note(format!("the directives are {known}")));
+            }
+        }
+    }
+
+    fn words(&self, tokens: &[Token]) -> String {
+        let mut words = String::new();
+        for token in tokens {
+            if token.spaced && !words.is_empty() {
+                words.push(' ');
+            }
+            words.push_str(&spelling(token, self.environment.symbols));
+        }
+        words
+    }
+
+    /// `#pragma once`: the file guards itself with a name that nobody can write.
+    fn guard_once(&mut self) {
+        let Some(frame) = self.frames.last() else { return };
+        let name = self.environment.symbols.intern(&format!("#once {}", frame.path.display()));
+        self.macros.insert(name, Macro::object(Vec::new()));
+        self.guards.insert(frame.path.clone(), name);
+    }
+
+    fn line_directive(&mut self, span: Span, tokens: &[Token]) {
+        let tokens = self.expand_list(tokens.to_vec());
+        let number = tokens.first().and_then(|token| self.environment.symbols.text(token.text).parse().ok());
+        let Some(number) = number else {
+            return self.report(Diagnostic::error(span, "`#line` needs a line number"));
+        };
+        let path = tokens.get(1).filter(|token| token.kind == TokenKind::String);
+        let path = path.map(|token| PathBuf::from(self.environment.symbols.text(token.text).trim_matches('"')));
+        self.environment.sources.mark_line(span, number, path);
+    }
+
+    fn open_condition(&mut self, kind: &str, span: Span, rest: &[Token], starts: bool) {
+        let outer = self.is_live();
+        let live = outer
+            && match (kind, rest.first()) {
+                ("if", _) => self.condition(span, rest),
+                (_, Some(name)) if name.kind == TokenKind::Identifier => {
+                    self.is_defined(name.text) == (kind == "ifdef")
+                }
+                _ => {
+                    self.report(Diagnostic::error(span, format!("`#{kind}` needs a name")));
+                    false
+                }
+            };
+        let Some(frame) = self.frames.last_mut() else { return };
+        frame.conditions.push(Condition { span, outer, taken: live, live, seen_else: false });
+        if starts && let ("ifndef", Some(name)) = (kind, rest.first()) {
+            frame.guard = Guard::Inside(name.text);
+        }
+    }
+
+    fn turn_condition(&mut self, kind: &str, span: Span, rest: &[Token]) {
+        let top = self.frames.last().and_then(|frame| frame.conditions.last());
+        let Some((outer, taken, seen_else, opened)) = top.map(|top| (top.outer, top.taken, top.seen_else, top.span))
+        else {
+            return self.report(
+                Diagnostic::error(span, format!("`#{kind}` without a condition before it"))
+                    .help("a condition begins with `#if`, `#ifdef` or `#ifndef`"),
+            );
+        };
+        if seen_else && kind != "endif" {
+            self.report(
+                Diagnostic::error(span, format!("`#{kind}` behind `#else`")).related(opened, "of this condition"),
+            );
+        }
+        let live = match kind {
+            "elif" => outer && !taken && self.condition(span, rest),
+            _ => outer && !taken,
+        };
+        let Some(frame) = self.frames.last_mut() else { return };
+        let only = frame.conditions.len() == 1;
+        if kind == "endif" {
+            frame.conditions.pop();
+            if let Guard::Inside(name) = frame.guard
+                && only
+            {
+                frame.guard = Guard::Closed(name);
+            }
+        } else if let Some(top) = frame.conditions.last_mut() {
+            (top.live, top.taken, top.seen_else) = (live, taken || live, seen_else || kind == "else");
+            if only {
+                frame.guard = Guard::Absent;
+            }
+        }
+    }
+
+    fn condition(&mut self, span: Span, tokens: &[Token]) -> bool {
+        if tokens.is_empty() {
+            self.report(Diagnostic::error(span, "the condition is missing"));
+            return false;
+        }
+        let mut plain = Vec::with_capacity(tokens.len());
+        let mut at = 0;
+        while let Some(token) = tokens.get(at) {
+            at += 1;
+            if token.kind != TokenKind::Identifier || token.text != self.names.defined {
+                plain.push(*token);
+                continue;
+            }
+            let parenthesised = tokens.get(at).is_some_and(|next| next.is(Punctuation::OpenParenthesis));
+            at += usize::from(parenthesised);
+            let Some(name) = tokens.get(at).filter(|name| name.kind == TokenKind::Identifier) else {
+                self.report(Diagnostic::error(token.span, "`defined` needs a name"));
+                return false;
+            };
+            at += 1;
+            if parenthesised {
+                if !tokens.get(at).is_some_and(|close| close.is(Punctuation::CloseParenthesis)) {
+                    self.report(Diagnostic::error(name.span.after(), "`)` was expected here"));
+                    return false;
+                }
+                at += 1;
+            }
+            let text = if self.is_defined(name.text) { self.names.one } else { self.names.zero };
+            plain.push(Token { kind: TokenKind::Number, text, ..*token });
+        }
+        let end = tokens.last().map_or(span, |last| last.span.after());
+        let tokens = self.expand_list(plain);
+        match condition::holds(&tokens, end, self.environment.symbols) {
+            Ok(holds) => holds,
+            Err(fault) => {
+                self.report(Diagnostic::error(fault.span, fault.message));
+                false
+            }
+        }
+    }
+
+    fn is_defined(&self, name: Symbol) -> bool {
+        self.macros.contains_key(&name) || name == self.names.file || name == self.names.line
+    }
+
+    // ---- inclusion ---------------------------------------------------------------------------------
+
+    /// The file name of an `#include`, where it stands, and whether it is in angle brackets.
+    fn include_name(&mut self, rest: &[Token], before: Option<Position>) -> Option<(String, Span, bool)> {
+        let first = rest.first()?;
+        if first.is(Punctuation::Less) {
+            // The name is text, not tokens: read the line again.
+            let frame = self.frames.last()?;
+            let mut scanner = Scanner::new(&frame.text, frame.base, before?);
+            let mut found = Findings::default();
+            scanner.next(self.environment.symbols, &mut found);
+            let (text, span) = scanner.rest_of_line();
+            let text = text.trim_start().strip_prefix('<')?;
+            return Some((text[..text.find('>')?].to_owned(), Span { start: first.span.start, ..span }, true));
+        }
+        let expanded = if first.kind == TokenKind::String { rest.to_vec() } else { self.expand_list(rest.to_vec()) };
+        let first = expanded.first()?;
+        if first.kind == TokenKind::String {
+            let text = self.environment.symbols.text(first.text).trim_matches('"').to_owned();
+            return Some((text, first.span, false));
+        }
+        let close = expanded.iter().position(|token| token.is(Punctuation::Greater))?;
+        let words = expanded.get(1..close)?.iter().map(|token| spelling(token, self.environment.symbols));
+        first.is(Punctuation::Less).then(|| (words.collect(), first.span, true))
+    }
+
+    fn include(&mut self, name: &str, span: Span, system: bool) {
+        let limits = self.environment.limits;
+        if self.frames.len() > limits.include_depth {
+            let message = format!("files include each other more than {} deep", limits.include_depth);
+            return self.report(
+                Diagnostic::error(span, message).help("does the file include itself without an include guard?"),
+            );
+        }
+        self.inclusions += 1;
+        if self.inclusions > limits.inclusions {
+            let message = format!("more than {} inclusions", limits.inclusions);
+            return self.report(Diagnostic::error(span, message).help("give the included files include guards"));
+        }
+        let beside = self.frames.last().and_then(|frame| frame.path.parent()).map(Path::to_owned);
+        let folders = beside.into_iter().filter(|_| !system).chain(self.environment.include.iter().cloned());
+        let candidates: Vec<PathBuf> = folders.map(|folder| folder.join(name)).collect();
+        for path in candidates {
+            if let Some(guard) = self.guards.get(&path)
+                && self.macros.contains_key(guard)
+            {
+                return;
+            }
+            let file = match self.known.get(&path) {
+                Some(file) => *file,
+                None => {
+                    let Some(content) = self.environment.files.read(&path) else { continue };
+                    match self.add_file(&path, content, span) {
+                        Some(file) => file,
+                        None => return,
+                    }
+                }
+            };
+            self.output.events.push((self.output.tokens.len(), Event::Enter));
+            return self.enter(path, file);
+        }
+        if let Some(text) = super::built_in(name) {
+            let path = PathBuf::from(format!("<built in>/{name}"));
+            if let Some(guard) = self.guards.get(&path)
+                && self.macros.contains_key(guard)
+            {
+                return;
+            }
+            let known = self.known.get(&path).copied();
+            let Some(file) = known.or_else(|| self.add_file(&path, text.into(), span)) else { return };
+            self.output.events.push((self.output.tokens.len(), Event::Enter));
+            return self.enter(path, file);
+        }
+        let diagnostic = Diagnostic::error(span, format!("there is no file `{name}`"));
+        self.report(if self.environment.include.is_empty() {
+            diagnostic.help("name the folder to search with `-I`, or `.include(..)` in build.rs")
+        } else {
+            let folders: Vec<_> =
+                self.environment.include.iter().map(|folder| format!("`{}`", folder.display())).collect();
+            diagnostic.note(format!("searched in {}", folders.join(", ")))
+        });
+    }
+
+    fn add_file(&mut self, path: &Path, content: Vec<u8>, span: Span) -> Option<FileId> {
+        let small = content.len() <= self.environment.limits.file_size;
+        let file = if small { self.environment.sources.add(path, content) } else { None };
+        match file {
+            Some(file) => {
+                self.known.insert(path.to_owned(), file);
+            }
+            None => self.report(Diagnostic::error(span, "the file is too large").note(format!(
+                "the limit is {} octets for one file, 1 GiB for all",
+                self.environment.limits.file_size
+            ))),
+        }
+        file
+    }
+
+    // ---- macros ------------------------------------------------------------------------------------
+
+    fn define_macro(&mut self, name: Symbol, span: Span, rest: &[Token]) {
+        if name == self.names.defined {
+            return self.report(Diagnostic::error(span, "`defined` cannot be a macro"));
+        }
+        let with_parameters = rest.first().is_some_and(|first| first.is(Punctuation::OpenParenthesis) && !first.spaced);
+        let definition = if with_parameters {
+            let Some(definition) = self.parameters(span, rest) else { return };
+            definition
+        } else {
+            Macro::object(rest.to_vec())
+        };
+        if let Some(old) = self.macros.get(&name)
+            && !old.same_as(&definition)
+        {
+            let message = format!("macro `{}` gets a second meaning", self.environment.symbols.text(name));
+            let warning = Diagnostic::warning(span, message).help("`#undef` it first");
+            self.report(warning);
+        }
+        self.macros.insert(name, definition);
+    }
+
+    fn parameters(&mut self, span: Span, rest: &[Token]) -> Option<Macro> {
+        let mut parameters = Vec::new();
+        let mut variadic = false;
+        let mut at = 1;
+        loop {
+            let token = rest.get(at).copied();
+            at += 1;
+            match token {
+                Some(close) if close.is(Punctuation::CloseParenthesis) && parameters.is_empty() => break,
+                Some(dots) if dots.is(Punctuation::Ellipsis) => {
+                    variadic = true;
+                    parameters.push(self.names.variadic);
+                }
+                Some(name) if name.kind == TokenKind::Identifier => parameters.push(name.text),
+                _ => {
+                    let span = token.map_or(span, |token| token.span);
+                    self.report(Diagnostic::error(span, "a macro parameter was expected here"));
+                    return None;
+                }
+            }
+            let token = rest.get(at).copied();
+            at += 1;
+            match token {
+                Some(comma) if comma.is(Punctuation::Comma) && !variadic => {}
+                Some(close) if close.is(Punctuation::CloseParenthesis) => break,
+                _ => {
+                    let span = token.map_or(span, |token| token.span);
+                    self.report(Diagnostic::error(span, "`,` or `)` was expected in the macro's parameters"));
+                    return None;
+                }
+            }
+        }
+        Some(Macro { parameters: Some(parameters), variadic, body: rest[at.min(rest.len())..].into() })
+    }
+
+    /// Replaces a token if it is the name of a macro in use. `false`: the token stands for itself.
+    fn expand(&mut self, token: &Token) -> bool {
+        if token.kind != TokenKind::Identifier || token.painted {
+            return false;
+        }
+        let Some(definition) = self.macros.get(&token.text).cloned() else {
+            return self.expand_position(token);
+        };
+        if self.expansions.iter().any(|expansion| expansion.of == Some(token.text)) {
+            // Painted for good: also behind the macro that produced it.
+            let tokens: Arc<[Token]> = [Token { painted: true, ..*token }].into();
+            self.expansions.push(Expansion { tokens, next: 0, of: None, barrier: false });
+            return true;
+        }
+        let arguments = match &definition.parameters {
+            None => Vec::new(),
+            Some(parameters) => {
+                if !self.next_is_parenthesis() {
+                    return false;
+                }
+                let Some(arguments) = self.arguments(token, parameters.len(), definition.variadic) else { return true };
+                arguments
+            }
+        };
+        let mut expanded = Vec::with_capacity(arguments.len());
+        for (index, argument) in arguments.iter().enumerate() {
+            let needed = definition.needs_expanded(index);
+            expanded.push(if needed { self.expand_list(argument.clone()) } else { Vec::new() });
+        }
+        let tokens = definition.substitute(token, &arguments, &expanded, self.environment.symbols);
+        self.expanded += tokens.len() + 1;
+        if self.expanded > self.environment.limits.expanded_tokens {
+            let message = format!("macros expand to more than {} tokens", self.environment.limits.expanded_tokens);
+            self.report(Diagnostic::error(token.span, message));
+            return true;
+        }
+        self.expansions.push(Expansion { tokens: tokens.into(), next: 0, of: Some(token.text), barrier: false });
+        true
+    }
+
+    /// `__FILE__` and `__LINE__`.
+    fn expand_position(&mut self, token: &Token) -> bool {
+        if token.text != self.names.file && token.text != self.names.line {
+            return false;
+        }
+        let location = self.environment.sources.location(token.span);
+        let (kind, text) = if token.text == self.names.line {
+            (TokenKind::Number, location.line.to_string())
+        } else {
+            (TokenKind::String, format!("\"{}\"", location.path.display()))
+        };
+        let text = self.environment.symbols.intern(&text);
+        let tokens: Arc<[Token]> = [Token { kind, text, ..*token }].into();
+        self.expansions.push(Expansion { tokens, next: 0, of: None, barrier: false });
+        true
+    }
+
+    /// Whether `(` follows the name of a macro with parameters; reads nothing.
+    fn next_is_parenthesis(&mut self) -> bool {
+        for expansion in self.expansions.iter().rev() {
+            if let Some(token) = expansion.tokens.get(expansion.next) {
+                return token.is(Punctuation::OpenParenthesis);
+            }
+            if expansion.barrier {
+                return false;
+            }
+        }
+        let Some(frame) = self.frames.last() else { return false };
+        let mut found = Findings { skipping: true, ..Findings::default() };
+        let mut scanner = Scanner::new(&frame.text, frame.base, frame.position);
+        scanner.next(self.environment.symbols, &mut found).is(Punctuation::OpenParenthesis)
+    }
+
+    /// The arguments of a macro use, from its `(`. `None`: there is something wrong with them, said already.
+    fn arguments(&mut self, name: &Token, wanted: usize, variadic: bool) -> Option<Vec<Vec<Token>>> {
+        let mut arguments = vec![Vec::new()];
+        let mut depth = 0_usize;
+        self.next_token();
+        loop {
+            let (token, from_file) = self.next_token();
+            if token.kind == TokenKind::End {
+                let message =
+                    format!("the arguments of macro `{}` have no end", self.environment.symbols.text(name.text));
+                self.report(Diagnostic::error(name.span, message).help("close them with `)`"));
+                return None;
+            }
+            if from_file && token.starts_line && token.is(Punctuation::Hash) {
+                self.directive();
+                continue;
+            }
+            match token.kind {
+                TokenKind::Punctuation(Punctuation::CloseParenthesis) if depth == 0 => break,
+                TokenKind::Punctuation(Punctuation::CloseParenthesis) => depth -= 1,
+                TokenKind::Punctuation(Punctuation::OpenParenthesis) => depth += 1,
+                TokenKind::Punctuation(Punctuation::Comma)
+                    if depth == 0 && !(variadic && arguments.len() == wanted) =>
+                {
+                    arguments.push(Vec::new());
+                    continue;
+                }
+                _ => {}
+            }
+            if let Some(argument) = arguments.last_mut() {
+                argument.push(token);
+            }
+        }
+        if wanted == 0 && arguments.len() == 1 && arguments[0].is_empty() {
+            arguments.clear();
+        }
+        if variadic && arguments.len() + 1 == wanted {
+            arguments.push(Vec::new());
+        }
+        if arguments.len() != wanted {
+            let text = self.environment.symbols.text(name.text);
+            let message = format!("macro `{text}` takes {wanted} arguments, {} are given", arguments.len());
+            self.report(Diagnostic::error(name.span, message));
+            return None;
+        }
+        Some(arguments)
+    }
+
+    /// All macros in a list replaced, nothing behind the list read.
+    fn expand_list(&mut self, tokens: Vec<Token>) -> Vec<Token> {
+        if !tokens.iter().any(|token| token.kind == TokenKind::Identifier) {
+            return tokens;
+        }
+        if self.nesting >= self.environment.limits.argument_nesting {
+            let span = tokens.first().map_or(Span::default(), |token| token.span);
+            self.report(Diagnostic::error(span, "macro arguments are nested too deeply"));
+            return tokens;
+        }
+        self.nesting += 1;
+        self.expansions.push(Expansion { tokens: tokens.into(), next: 0, of: None, barrier: true });
+        let mut result = Vec::new();
+        loop {
+            let (token, _) = self.next_token();
+            if token.kind == TokenKind::End || self.expanded > self.environment.limits.expanded_tokens {
+                break;
+            }
+            if !self.expand(&token) {
+                result.push(token);
+            }
+        }
+        while self.expansions.pop().is_some_and(|expansion| !expansion.barrier) {}
+        self.nesting -= 1;
+        result
+    }
+}

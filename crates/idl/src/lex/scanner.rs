@@ -1,0 +1,385 @@
+//! Characters to tokens, for one file.
+//!
+//! The scanner never fails: what is not a token becomes [`TokenKind::Unknown`] or a literal as far as it
+//! goes, with a message. A backslash at the end of a line joins it to the next one, also within a token.
+
+use super::token::{Punctuation as P, Token, TokenKind};
+use crate::diagnostic::Diagnostic;
+use crate::source::Span;
+use crate::symbol::{Symbol, Symbols};
+
+/// A comment, kept for the documentation of the declaration that follows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Comment {
+    /// The comment with its marks.
+    pub(crate) span: Span,
+    /// Whether something else stands before it on its line.
+    pub(crate) trailing: bool,
+}
+
+/// Reads tokens from a text.
+#[derive(Debug)]
+pub(crate) struct Scanner<'t> {
+    text: &'t str,
+    at: usize,
+    /// Position of the text in the source map.
+    base: u32,
+    starts_line: bool,
+    spaced: bool,
+    /// Where the current line begins, for comments.
+    line_has_token: bool,
+}
+
+/// Where a scanner stands in its text, to go on later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    at: usize,
+    starts_line: bool,
+}
+
+impl Position {
+    pub(crate) const START: Self = Self { at: 0, starts_line: true };
+
+    pub(crate) fn starts_line(self) -> bool {
+        self.starts_line
+    }
+}
+
+/// What the scanner reports besides tokens.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) comments: Vec<Comment>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// In a group left out by a condition nothing is wrong and nothing documented.
+    pub(crate) skipping: bool,
+}
+
+impl<'t> Scanner<'t> {
+    pub(crate) fn new(text: &'t str, base: u32, position: Position) -> Self {
+        Self {
+            text,
+            at: position.at,
+            base,
+            starts_line: position.starts_line,
+            spaced: false,
+            line_has_token: !position.starts_line,
+        }
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        Position { at: self.at, starts_line: self.starts_line }
+    }
+
+    /// The next token; at the end of the text [`TokenKind::End`] for ever, as the first on its line.
+    pub(crate) fn next(&mut self, symbols: &mut Symbols, found: &mut Findings) -> Token {
+        self.skip_space(found);
+        let start = self.at;
+        let Some(first) = self.peek(0) else {
+            self.starts_line = true;
+            return self.token(TokenKind::End, Symbol::EMPTY, start);
+        };
+        match first {
+            b'L' if matches!(self.peek(1), Some(b'"' | b'\'')) => {
+                self.at += 1;
+                self.literal(symbols, found, start)
+            }
+            b'"' | b'\'' => self.literal(symbols, found, start),
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
+                let text = self.run(symbols, |octet, _| octet.is_ascii_alphanumeric() || octet == b'_');
+                self.token(TokenKind::Identifier, text, start)
+            }
+            b'0'..=b'9' => self.number(symbols, start),
+            b'.' if self.peek(1).is_some_and(|next| next.is_ascii_digit()) => self.number(symbols, start),
+            _ => self.punctuation(found, first, start),
+        }
+    }
+
+    /// The rest of the line as text, without comments; for `#error`, unknown directives and `<file>` names.
+    pub(crate) fn rest_of_line(&mut self) -> (&'t str, Span) {
+        let start = self.at;
+        let length = self.text[start..].find('\n').unwrap_or(self.text.len() - start);
+        self.at += length;
+        let text = self.text[start..self.at].trim_end_matches('\r');
+        (text, self.span(start, start + text.len()))
+    }
+
+    fn peek(&self, ahead: usize) -> Option<u8> {
+        self.text.as_bytes().get(self.at + ahead).copied()
+    }
+
+    fn span(&self, start: usize, end: usize) -> Span {
+        let place = |at: usize| self.base + u32::try_from(at).unwrap_or(u32::MAX - self.base);
+        Span { start: place(start), end: place(end) }
+    }
+
+    fn token(&mut self, kind: TokenKind, text: Symbol, start: usize) -> Token {
+        let token = Token {
+            kind,
+            starts_line: self.starts_line,
+            spaced: self.spaced,
+            painted: false,
+            text,
+            span: self.span(start, self.at),
+        };
+        self.starts_line = false;
+        self.line_has_token = true;
+        self.spaced = false;
+        token
+    }
+
+    /// Length of a line splice at `at`: a backslash, perhaps a carriage return, a line feed.
+    fn splice(&self, at: usize) -> usize {
+        match self.text.as_bytes().get(at..) {
+            Some([b'\\', b'\n', ..]) => 2,
+            Some([b'\\', b'\r', b'\n', ..]) => 3,
+            _ => 0,
+        }
+    }
+
+    fn skip_space(&mut self, found: &mut Findings) {
+        while let Some(octet) = self.peek(0) {
+            match octet {
+                b'\n' => {
+                    self.starts_line = true;
+                    self.line_has_token = false;
+                    self.at += 1;
+                }
+                b' ' | b'\t' | b'\r' | 0x0b | 0x0c => self.at += 1,
+                b'\\' if self.splice(self.at) > 0 => self.at += self.splice(self.at),
+                b'/' if self.peek(1) == Some(b'/') => self.line_comment(found),
+                b'/' if self.peek(1) == Some(b'*') => self.block_comment(found),
+                _ => return,
+            }
+            self.spaced = true;
+        }
+    }
+
+    fn line_comment(&mut self, found: &mut Findings) {
+        let start = self.at;
+        loop {
+            self.at += self.text[self.at..].find('\n').unwrap_or(self.text.len() - self.at);
+            let spliced = self.text[start..self.at].trim_end_matches('\r').ends_with('\\');
+            if !spliced || self.at == self.text.len() {
+                break;
+            }
+            self.at += 1;
+        }
+        self.comment(found, start);
+    }
+
+    fn block_comment(&mut self, found: &mut Findings) {
+        let start = self.at;
+        match self.text[start + 2..].find("*/") {
+            Some(length) => self.at = start + 2 + length + 2,
+            None => {
+                self.at = self.text.len();
+                let span = self.span(start, start + 2);
+                found.report(
+                    Diagnostic::error(span, "a comment has no end").label("begins here").help("close it with `*/`"),
+                );
+            }
+        }
+        self.comment(found, start);
+    }
+
+    fn comment(&self, found: &mut Findings, start: usize) {
+        if !found.skipping {
+            found.comments.push(Comment { span: self.span(start, self.at), trailing: self.line_has_token });
+        }
+    }
+
+    /// Takes octets while `wanted(octet, the one before)` and interns them, without splices.
+    fn run(&mut self, symbols: &mut Symbols, wanted: impl Fn(u8, u8) -> bool) -> Symbol {
+        let start = self.at;
+        let mut before = 0;
+        while let Some(octet) = self.peek(0).filter(|octet| wanted(*octet, before)) {
+            before = octet;
+            self.at += 1;
+        }
+        if self.splice(self.at) == 0 {
+            return symbols.intern(&self.text[start..self.at]);
+        }
+        let mut text = self.text[start..self.at].to_owned();
+        loop {
+            let splice = self.splice(self.at);
+            match self.peek(splice).filter(|octet| wanted(*octet, before)) {
+                Some(octet) => {
+                    self.at += splice + 1;
+                    text.push(char::from(octet));
+                    before = octet;
+                }
+                None => return symbols.intern(&text),
+            }
+        }
+    }
+
+    /// A number as the preprocessor has it: digits, letters, points, and signs behind an exponent mark.
+    fn number(&mut self, symbols: &mut Symbols, start: usize) -> Token {
+        let hexadecimal = matches!(self.text.as_bytes().get(start..start + 2), Some([b'0', b'x' | b'X']));
+        let text = self.run(symbols, |octet, before| {
+            octet.is_ascii_alphanumeric()
+                || octet == b'.'
+                || octet == b'_'
+                || (!hexadecimal && matches!(octet, b'+' | b'-') && matches!(before, b'e' | b'E'))
+        });
+        self.token(TokenKind::Number, text, start)
+    }
+
+    /// A literal from its opening quote; it ends with the line at the latest.
+    fn literal(&mut self, symbols: &mut Symbols, found: &mut Findings, start: usize) -> Token {
+        let quote = self.peek(0).unwrap_or(b'"');
+        self.at += 1;
+        let mut spliced = false;
+        loop {
+            match self.peek(0) {
+                Some(b'\\') if self.splice(self.at) > 0 => {
+                    spliced = true;
+                    self.at += self.splice(self.at);
+                }
+                Some(b'\\') if self.peek(1).is_some_and(|next| next != b'\n') => {
+                    self.at += 1;
+                    self.at += self.text[self.at..].chars().next().map_or(0, char::len_utf8);
+                }
+                Some(octet) if octet == quote => {
+                    self.at += 1;
+                    break;
+                }
+                None | Some(b'\n') => {
+                    let what = if quote == b'"' { "string" } else { "character" };
+                    let span = self.span(start, self.at);
+                    found.report(
+                        Diagnostic::error(span, format!("a {what} literal has no end"))
+                            .help("a literal ends on the line on which it begins"),
+                    );
+                    break;
+                }
+                Some(_) => self.at += 1,
+            }
+        }
+        let raw = &self.text[start..self.at];
+        let text =
+            if spliced { symbols.intern(&raw.replace("\\\r\n", "").replace("\\\n", "")) } else { symbols.intern(raw) };
+        let kind = if quote == b'"' { TokenKind::String } else { TokenKind::Character };
+        self.token(kind, text, start)
+    }
+
+    fn punctuation(&mut self, found: &mut Findings, first: u8, start: usize) -> Token {
+        let second = self.peek(1).unwrap_or(0);
+        let (mark, length) = match (first, second) {
+            (b';', _) => (P::Semicolon, 1),
+            (b'{', _) => (P::OpenBrace, 1),
+            (b'}', _) => (P::CloseBrace, 1),
+            (b'(', _) => (P::OpenParenthesis, 1),
+            (b')', _) => (P::CloseParenthesis, 1),
+            (b'[', _) => (P::OpenBracket, 1),
+            (b']', _) => (P::CloseBracket, 1),
+            (b'<', b'<') => (P::LessLess, 2),
+            (b'<', b'=') => (P::LessEqual, 2),
+            (b'<', _) => (P::Less, 1),
+            (b'>', b'>') => (P::GreaterGreater, 2),
+            (b'>', b'=') => (P::GreaterEqual, 2),
+            (b'>', _) => (P::Greater, 1),
+            (b',', _) => (P::Comma, 1),
+            (b':', b':') => (P::ColonColon, 2),
+            (b':', _) => (P::Colon, 1),
+            (b'=', b'=') => (P::EqualEqual, 2),
+            (b'=', _) => (P::Equal, 1),
+            (b'+', _) => (P::Plus, 1),
+            (b'-', _) => (P::Minus, 1),
+            (b'*', _) => (P::Star, 1),
+            (b'/', _) => (P::Slash, 1),
+            (b'%', _) => (P::Percent, 1),
+            (b'~', _) => (P::Tilde, 1),
+            (b'^', _) => (P::Caret, 1),
+            (b'&', b'&') => (P::AndAnd, 2),
+            (b'&', _) => (P::Ampersand, 1),
+            (b'|', b'|') => (P::OrOr, 2),
+            (b'|', _) => (P::Bar, 1),
+            (b'@', _) => (P::At, 1),
+            (b'#', b'#') => (P::HashHash, 2),
+            (b'#', _) => (P::Hash, 1),
+            (b'!', b'=') => (P::NotEqual, 2),
+            (b'!', _) => (P::Exclamation, 1),
+            (b'?', _) => (P::Question, 1),
+            (b'.', b'.') if self.peek(2) == Some(b'.') => (P::Ellipsis, 3),
+            (b'.', _) => (P::Dot, 1),
+            _ => return self.unknown(found, start),
+        };
+        self.at += length;
+        self.token(TokenKind::Punctuation(mark), Symbol::EMPTY, start)
+    }
+
+    fn unknown(&mut self, found: &mut Findings, start: usize) -> Token {
+        let character = self.text[start..].chars().next().unwrap_or(' ');
+        self.at += character.len_utf8();
+        let span = self.span(start, self.at);
+        let shown = character.escape_default();
+        found.report(Diagnostic::error(span, format!("no token of IDL starts with `{shown}`")));
+        self.token(TokenKind::Unknown, Symbol::EMPTY, start)
+    }
+}
+
+impl Findings {
+    fn report(&mut self, diagnostic: Diagnostic) {
+        if !self.skipping && self.diagnostics.len() < crate::diagnostic::Diagnostics::LIMIT {
+            self.diagnostics.push(diagnostic);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Findings, Position, Scanner};
+    use crate::lex::token::TokenKind;
+    use crate::symbol::Symbols;
+
+    fn texts(text: &str) -> (Vec<String>, usize) {
+        let (mut symbols, mut found) = (Symbols::default(), Findings::default());
+        let mut scanner = Scanner::new(text, 0, Position::START);
+        let mut tokens = Vec::new();
+        loop {
+            let token = scanner.next(&mut symbols, &mut found);
+            match token.kind {
+                TokenKind::End => return (tokens, found.diagnostics.len()),
+                TokenKind::Punctuation(mark) => tokens.push(format!("{mark:?}")),
+                _ => tokens.push(symbols.text(token.text).to_owned()),
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_of_every_kind() {
+        let (tokens, errors) = texts("L'x' \"a\\\"b\" 0x1e+1 1e+5 .5d /* c */ a::b>>=//e\n_x");
+        let expected = [
+            "L'x'",
+            "\"a\\\"b\"",
+            "0x1e",
+            "Plus",
+            "1",
+            "1e+5",
+            ".5d",
+            "a",
+            "ColonColon",
+            "b",
+            "GreaterGreater",
+            "Equal",
+            "_x",
+        ];
+        assert_eq!((tokens, errors), (expected.map(String::from).to_vec(), 0));
+    }
+
+    #[test]
+    fn splices_join_within_tokens() {
+        let (tokens, errors) = texts("inter\\\nface \"a\\\r\nb\" 1\\\n2 \\\n x");
+        assert_eq!((tokens, errors), (["interface", "\"ab\"", "12", "x"].map(String::from).to_vec(), 0));
+    }
+
+    #[test]
+    fn what_has_no_end_is_said_once() {
+        assert_eq!(texts("\"abc\nx").1, 1);
+        assert_eq!(texts("/* abc").1, 1);
+        assert_eq!(texts("a $ b \u{fc}").1, 2);
+        assert_eq!(texts("\"abc\\").1, 1);
+        assert_eq!(texts("'\\").1, 1);
+    }
+}

@@ -1,0 +1,337 @@
+//! The resolved text: every definition once, every name a [`DefinitionId`], every constant a value. Checks and
+//! back ends work on this.
+
+use crate::ast::{Basic, Direction, Flavor, ValueFlavor};
+use crate::source::Span;
+use crate::symbol::Symbol;
+
+/// A definition of a [`Model`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DefinitionId(pub(crate) u32);
+
+/// All definitions of a text.
+#[derive(Debug, Default)]
+pub struct Model {
+    pub(crate) definitions: Vec<Definition>,
+    /// What stands outside modules, in order.
+    pub roots: Vec<DefinitionId>,
+    /// `typeprefix` for the whole text.
+    pub(crate) prefix: Option<String>,
+}
+
+/// One definition.
+#[derive(Debug)]
+pub struct Definition {
+    /// Its name.
+    pub name: Symbol,
+    /// Where its name stands, at the definition rather than at an announcement.
+    pub span: Span,
+    /// What it is defined in.
+    pub parent: Option<DefinitionId>,
+    /// What it is.
+    pub kind: Kind,
+    /// Index of its first token, by which comments are found.
+    pub first_token: usize,
+    /// Whether values of it cannot leave the process: a local interface, or something that holds one.
+    pub local: bool,
+    /// Annotations, by name.
+    pub annotations: Vec<(Symbol, Span)>,
+    pub(crate) identity: Identity,
+}
+
+/// What a repository id is made of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Identity {
+    /// `#pragma prefix` in force at the definition.
+    pub(crate) prefix: String,
+    /// `#pragma ID` or `typeid`, and where.
+    pub(crate) id: Option<(String, Span)>,
+    /// `#pragma version`, and where.
+    pub(crate) version: Option<(String, Span)>,
+    /// `typeprefix`, and where.
+    pub(crate) type_prefix: Option<(String, Span)>,
+}
+
+/// What a definition is.
+#[derive(Debug)]
+pub enum Kind {
+    /// A module with all its parts, also of later openings.
+    Module(Vec<DefinitionId>),
+    /// An interface.
+    Interface(Interface),
+    /// A value type.
+    Value(Value),
+    /// A value box.
+    ValueBox(Type),
+    /// A structure.
+    Struct(Struct),
+    /// An exception.
+    Exception(Struct),
+    /// A union.
+    Union(Union),
+    /// An enumeration with its enumerators.
+    Enum(Vec<DefinitionId>),
+    /// An enumerator: of which enumeration, and its number.
+    Enumerator(DefinitionId, u32),
+    /// Another name for a type.
+    Typedef(Type),
+    /// A constant.
+    Constant(Type, ConstantValue),
+    /// A native type.
+    Native,
+    /// A set of flags (IDL 4).
+    Bitmask(Vec<Symbol>),
+    /// A set of bit fields (IDL 4).
+    Bitset,
+    /// An operation.
+    Operation(Operation),
+    /// An attribute.
+    Attribute(Attribute),
+    /// A user-defined annotation.
+    Annotation,
+}
+
+/// An interface.
+#[derive(Debug)]
+pub struct Interface {
+    /// `abstract`, `local` or neither.
+    pub flavor: Flavor,
+    /// Whether it has a body.
+    pub defined: bool,
+    /// Its direct bases.
+    pub bases: Vec<DefinitionId>,
+    /// What is defined in it, in order: operations and attributes too.
+    pub members: Vec<DefinitionId>,
+}
+
+/// A value type.
+#[derive(Debug)]
+pub struct Value {
+    /// `abstract`, `custom` or neither.
+    pub flavor: ValueFlavor,
+    /// Whether it has a body.
+    pub defined: bool,
+    /// `truncatable`.
+    pub truncatable: bool,
+    /// Its direct bases, a concrete one first.
+    pub bases: Vec<DefinitionId>,
+    /// The interfaces it supports.
+    pub supports: Vec<DefinitionId>,
+    /// What is defined in it, in order.
+    pub members: Vec<DefinitionId>,
+    /// Its state, with whether it is public.
+    pub state: Vec<(Member, bool)>,
+    /// Its factories.
+    pub factories: Vec<Operation>,
+}
+
+/// A structure or exception.
+#[derive(Debug)]
+pub struct Struct {
+    /// Whether it has a body.
+    pub defined: bool,
+    /// Its base (IDL 4).
+    pub base: Option<DefinitionId>,
+    /// Its members.
+    pub members: Vec<Member>,
+    /// Types defined within it.
+    pub inner: Vec<DefinitionId>,
+}
+
+/// A member of a structure, exception or value type.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its name.
+    pub name: Symbol,
+    /// Where.
+    pub span: Span,
+    /// Its type.
+    pub ty: Type,
+    /// Index of its first token.
+    pub first_token: usize,
+}
+
+/// A union.
+#[derive(Debug)]
+pub struct Union {
+    /// Whether it has a body.
+    pub defined: bool,
+    /// The type of its discriminator.
+    pub discriminator: Type,
+    /// Its arms.
+    pub arms: Vec<Arm>,
+    /// Types defined within it.
+    pub inner: Vec<DefinitionId>,
+}
+
+/// An arm of a union.
+#[derive(Clone, Debug)]
+pub struct Arm {
+    /// Values of the discriminator that choose it.
+    pub labels: Vec<ConstantValue>,
+    /// Whether it is the default.
+    pub default: bool,
+    /// Its member.
+    pub member: Member,
+}
+
+/// An operation.
+#[derive(Debug)]
+pub struct Operation {
+    /// Its name.
+    pub name: Symbol,
+    /// Whether nobody waits for it.
+    pub oneway: bool,
+    /// Its result, `None` for `void`.
+    pub result: Option<Type>,
+    /// Its parameters.
+    pub parameters: Vec<Parameter>,
+    /// The exceptions it may raise.
+    pub raises: Vec<DefinitionId>,
+    /// Context properties it asks for.
+    pub context: Vec<String>,
+}
+
+/// A parameter.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Its name.
+    pub name: Symbol,
+    /// Its type.
+    pub ty: Type,
+}
+
+/// An attribute.
+#[derive(Debug)]
+pub struct Attribute {
+    /// Whether it cannot be set.
+    pub readonly: bool,
+    /// Its type.
+    pub ty: Type,
+    /// What reading it may raise.
+    pub get_raises: Vec<DefinitionId>,
+    /// What setting it may raise.
+    pub set_raises: Vec<DefinitionId>,
+}
+
+/// A type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A type without parts.
+    Basic(Basic),
+    /// A string, perhaps wide, perhaps bounded.
+    String(bool, Option<u32>),
+    /// A fixed-point number: digits and scale.
+    Fixed(u8, u8),
+    /// A fixed-point constant.
+    FixedConstant,
+    /// A sequence, perhaps bounded.
+    Sequence(Box<Type>, Option<u32>),
+    /// A map, perhaps bounded.
+    Map(Box<(Type, Type)>, Option<u32>),
+    /// An array with its dimensions, outermost first.
+    Array(Box<Type>, Vec<u32>),
+    /// A definition: structure, union, enumeration, typedef, interface, value type, native type.
+    Named(DefinitionId),
+    /// Something that was refused.
+    Faulty,
+}
+
+/// The value of a constant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConstantValue {
+    /// Of an integer type, or octet.
+    Integer(i128),
+    /// Of a floating-point type.
+    Float(f64),
+    /// A fixed-point number: digits, and how many of them are behind the point.
+    Fixed(i128, u32),
+    /// A character, narrow or wide.
+    Character(char),
+    /// A string, narrow or wide.
+    String(String),
+    /// A truth value.
+    Boolean(bool),
+    /// An enumerator.
+    Enumerator(DefinitionId),
+    /// Something that was refused.
+    Faulty,
+}
+
+impl Model {
+    /// A definition.
+    #[must_use]
+    pub fn get(&self, id: DefinitionId) -> &Definition {
+        &self.definitions[id.0 as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, id: DefinitionId) -> &mut Definition {
+        &mut self.definitions[id.0 as usize]
+    }
+
+    /// All definitions in the order of their first mention.
+    pub fn ids(&self) -> impl Iterator<Item = DefinitionId> + use<> {
+        (0..u32::try_from(self.definitions.len()).unwrap_or(u32::MAX)).map(DefinitionId)
+    }
+
+    /// The definitions that enclose one, outermost first, with itself at the end.
+    #[must_use]
+    pub fn path(&self, id: DefinitionId) -> Vec<DefinitionId> {
+        let mut path = vec![id];
+        let mut at = id;
+        while let Some(parent) = self.get(at).parent {
+            path.push(parent);
+            at = parent;
+        }
+        path.reverse();
+        path
+    }
+
+    /// The type behind all typedefs.
+    #[must_use]
+    pub fn resolved<'m>(&'m self, mut ty: &'m Type) -> &'m Type {
+        while let Type::Named(id) = ty
+            && let Kind::Typedef(of) = &self.get(*id).kind
+        {
+            ty = of;
+        }
+        ty
+    }
+
+    /// The definition that a type names behind all typedefs.
+    #[must_use]
+    pub fn resolved_definition(&self, ty: &Type) -> Option<DefinitionId> {
+        match self.resolved(ty) {
+            Type::Named(id) => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// All bases of an interface or value type: each once, nearer ones first, without itself.
+    #[must_use]
+    pub fn all_bases(&self, id: DefinitionId) -> Vec<DefinitionId> {
+        let mut bases = Vec::new();
+        let mut seen = std::collections::HashSet::from([id]);
+        let mut next = vec![id];
+        while !next.is_empty() {
+            let mut further = Vec::new();
+            for id in next {
+                let direct = match &self.get(id).kind {
+                    Kind::Interface(interface) => &interface.bases,
+                    Kind::Value(value) => &value.bases,
+                    _ => continue,
+                };
+                for base in direct {
+                    if seen.insert(*base) {
+                        bases.push(*base);
+                        further.push(*base);
+                    }
+                }
+            }
+            next = further;
+        }
+        bases
+    }
+}

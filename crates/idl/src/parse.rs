@@ -1,0 +1,401 @@
+//! Tokens to the syntax tree, by recursive descent.
+//!
+//! The parser never fails: it answers a tree of what it understood and puts a message for everything else.
+//! After an error it goes on behind the next `;`, or at the `}` that ends what it is in.
+
+mod declaration;
+mod expression;
+mod interface;
+mod literal;
+mod types;
+
+use crate::ast::{Annotation, Declaration, DeclarationKind, Name, Pragma, ScopedName, Text};
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::lex::macros::spelling;
+use crate::lex::preprocessor::{Event, Preprocessed};
+use crate::lex::token::{Punctuation as P, Token, TokenKind};
+use crate::limits::Limits;
+use crate::source::Span;
+use crate::symbol::{Keyword as K, Symbol, Symbols};
+use std::collections::HashSet;
+
+/// The tree of a preprocessed text.
+pub(crate) fn parse(
+    text: &Preprocessed,
+    limits: &Limits,
+    symbols: &mut Symbols,
+    diagnostics: &mut Diagnostics,
+) -> Vec<Declaration> {
+    let mut parser = Parser {
+        text,
+        at: 0,
+        event: 0,
+        half_greater: false,
+        in_angles: false,
+        depth: 0,
+        limits,
+        symbols,
+        diagnostics,
+        redefined: HashSet::new(),
+    };
+    let mut declarations = Vec::new();
+    while !parser.is_at_end() {
+        parser.declarations(declaration::Place::Module, &mut declarations);
+        if let Some(token) = parser.take_any().filter(|token| token.kind != TokenKind::End) {
+            parser.report(Diagnostic::error(token.span, "`}` closes nothing"));
+        }
+    }
+    parser.events(&mut declarations);
+    declarations
+}
+
+/// Something is wrong and has been reported.
+#[derive(Clone, Copy, Debug)]
+struct Failed;
+
+type Parsed<T> = Result<T, Failed>;
+
+struct Parser<'p> {
+    text: &'p Preprocessed,
+    at: usize,
+    /// The next event to turn into a declaration.
+    event: usize,
+    /// The first half of the `>>` at hand is taken.
+    half_greater: bool,
+    /// Within `<...>`, where `>>` closes twice rather than shifts.
+    in_angles: bool,
+    depth: usize,
+    limits: &'p Limits,
+    symbols: &'p mut Symbols,
+    diagnostics: &'p mut Diagnostics,
+    /// Words of IDL 4 that this text uses as names, and therefore not as types.
+    redefined: HashSet<Symbol>,
+}
+
+impl Parser<'_> {
+    // ---- tokens ------------------------------------------------------------------------------------
+
+    fn token(&self) -> Token {
+        let tokens = &self.text.tokens;
+        let mut token = match tokens.get(self.at).or_else(|| tokens.last()) {
+            Some(token) => *token,
+            None => Token {
+                kind: TokenKind::End,
+                starts_line: true,
+                spaced: false,
+                painted: false,
+                text: Symbol::EMPTY,
+                span: Span::default(),
+            },
+        };
+        if self.half_greater {
+            token.kind = TokenKind::Punctuation(P::Greater);
+            token.span.start += 1;
+        }
+        token
+    }
+
+    fn ahead(&self, count: usize) -> Option<&Token> {
+        self.text.tokens.get(self.at + count)
+    }
+
+    fn keyword(&self) -> Option<K> {
+        let token = self.token();
+        if token.kind == TokenKind::Identifier { token.text.keyword() } else { None }
+    }
+
+    fn is(&self, mark: P) -> bool {
+        self.token().is(mark)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.token().kind == TokenKind::End || self.diagnostics.is_full()
+    }
+
+    fn bump(&mut self) -> Token {
+        let token = self.token();
+        self.half_greater = false;
+        if self.at + 1 < self.text.tokens.len() {
+            self.at += 1;
+        }
+        token
+    }
+
+    fn take_any(&mut self) -> Option<Token> {
+        (self.token().kind != TokenKind::End).then(|| self.bump())
+    }
+
+    fn take(&mut self, mark: P) -> Option<Span> {
+        self.is(mark).then(|| self.bump().span)
+    }
+
+    fn take_keyword(&mut self, keyword: K) -> Option<Span> {
+        (self.keyword() == Some(keyword)).then(|| self.bump().span)
+    }
+
+    /// Span of the token before the one at hand.
+    fn before(&self) -> Span {
+        self.at.checked_sub(1).and_then(|at| self.text.tokens.get(at)).map_or(Span::default(), |token| token.span)
+    }
+
+    // ---- messages ----------------------------------------------------------------------------------
+
+    fn report(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    fn fail<T>(&mut self, diagnostic: Diagnostic) -> Parsed<T> {
+        self.report(diagnostic);
+        Err(Failed)
+    }
+
+    /// The token at hand, as messages name it.
+    fn found(&self) -> String {
+        let token = self.token();
+        match token.kind {
+            TokenKind::End => "the end of the text".to_owned(),
+            _ => format!("`{}`", spelling(&token, self.symbols)),
+        }
+    }
+
+    fn expected<T>(&mut self, what: &str) -> Parsed<T> {
+        let (token, found) = (self.token(), self.found());
+        // A token that no scanner knows has been reported; saying more of it helps nobody.
+        if token.kind == TokenKind::Unknown {
+            return Err(Failed);
+        }
+        self.fail(
+            Diagnostic::error(token.span, format!("{what} was expected, {found} was found"))
+                .label(format!("expected {what}")),
+        )
+    }
+
+    fn expect(&mut self, mark: P, text: &str) -> Parsed<Span> {
+        match self.take(mark) {
+            Some(span) => Ok(span),
+            None => self.expected(&format!("`{text}`")),
+        }
+    }
+
+    /// The `;` that ends something. Where it is missing, this says so and goes on as if it were there,
+    /// provided that what follows can be the beginning of something else.
+    fn end_of(&mut self, what: &str) -> Parsed<()> {
+        if self.take(P::Semicolon).is_some() {
+            return Ok(());
+        }
+        let next = self.token();
+        let span = self.before().after();
+        let span = Span { start: span.start.saturating_sub(1), ..span };
+        let message = format!("`;` was expected behind {what}, {} was found", self.found());
+        self.report(Diagnostic::error(span, message).label("`;` is missing here"));
+        if next.starts_line || next.is(P::CloseBrace) || next.kind == TokenKind::End { Ok(()) } else { Err(Failed) }
+    }
+
+    // ---- recovery ----------------------------------------------------------------------------------
+
+    /// Goes on behind the next `;` or before the `}` that ends the surrounding body; braces on the way are
+    /// stepped over with what they hold.
+    fn recover(&mut self) {
+        let mut depth = 0_usize;
+        loop {
+            match self.token().kind {
+                TokenKind::End => return,
+                TokenKind::Punctuation(P::OpenBrace) => depth += 1,
+                TokenKind::Punctuation(P::CloseBrace) if depth == 0 => return,
+                TokenKind::Punctuation(P::CloseBrace) => {
+                    depth -= 1;
+                    if depth == 0 {
+                        self.bump();
+                        self.take(P::Semicolon);
+                        return;
+                    }
+                }
+                TokenKind::Punctuation(P::Semicolon) if depth == 0 => {
+                    self.bump();
+                    return;
+                }
+                _ => {}
+            }
+            self.bump();
+        }
+    }
+
+    /// Runs `parse` one level deeper, or refuses to.
+    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth >= self.limits.nesting {
+            let message = format!("this is nested more than {} deep", self.limits.nesting);
+            return self.fail(Diagnostic::error(self.token().span, message));
+        }
+        self.depth += 1;
+        let result = parse(self);
+        self.depth -= 1;
+        result
+    }
+
+    // ---- names and texts ---------------------------------------------------------------------------
+
+    /// An identifier that is declared here.
+    fn name(&mut self, what: &str) -> Parsed<Name> {
+        let word = self.token().text.keyword();
+        let name = self.word(what, true)?;
+        if let Some(keyword) = word.filter(|keyword| !keyword.is_reserved()) {
+            self.redefined.insert(name.symbol);
+            if keyword.is_from_corba_3() {
+                let text = keyword.text();
+                let warning = Diagnostic::warning(name.span, format!("`{text}` is a keyword since CORBA 3"));
+                self.report(warning.help(format!("write `_{text}`: the underscore is not part of the name")));
+            }
+        }
+        Ok(name)
+    }
+
+    /// An identifier, used or declared.
+    fn identifier(&mut self, what: &str) -> Parsed<Name> {
+        self.word(what, false)
+    }
+
+    /// `declared`: a name that differs from a keyword only in case cannot be declared; used it can be, because
+    /// it may have been declared with an underscore.
+    fn word(&mut self, what: &str, declared: bool) -> Parsed<Name> {
+        let token = self.token();
+        if token.kind != TokenKind::Identifier {
+            return self.expected(what);
+        }
+        let text = self.symbols.text(token.text);
+        if let Some(escaped) = text.strip_prefix('_') {
+            if escaped.is_empty() || !escaped.starts_with(|first: char| first.is_ascii_alphabetic()) {
+                let message = format!("`{text}` is not an identifier");
+                let diagnostic = Diagnostic::error(token.span, message)
+                    .note("an identifier begins with a letter, or with one underscore that escapes it");
+                self.bump();
+                return self.fail(diagnostic);
+            }
+            let escaped = escaped.to_owned();
+            self.bump();
+            return Ok(Name { symbol: self.symbols.intern(&escaped), span: token.span });
+        }
+        match self.symbols.keyword_ignoring_case(token.text).filter(|keyword| keyword.is_reserved()) {
+            None => {
+                self.bump();
+                Ok(Name { symbol: token.text, span: token.span })
+            }
+            Some(keyword) if token.text.keyword().is_some() => {
+                let text = keyword.text();
+                let message = format!("{what} was expected, the keyword `{text}` was found");
+                let diagnostic = Diagnostic::error(token.span, message).label("a keyword");
+                self.fail(
+                    diagnostic
+                        .help(format!("write `_{text}` to use it as a name: the underscore is not part of the name")),
+                )
+            }
+            Some(_) if !declared => {
+                self.bump();
+                Ok(Name { symbol: token.text, span: token.span })
+            }
+            Some(keyword) => {
+                let message = format!("`{text}` differs from the keyword `{}` only in case", keyword.text());
+                let help = format!("write `_{text}` to use it as a name, or `{}` for the keyword", keyword.text());
+                self.bump();
+                self.report(Diagnostic::error(token.span, message).help(help));
+                Ok(Name { symbol: token.text, span: token.span })
+            }
+        }
+    }
+
+    fn scoped_name(&mut self, what: &str) -> Parsed<ScopedName> {
+        let start = self.token().span;
+        let absolute = self.take(P::ColonColon).is_some();
+        let mut parts = vec![self.identifier(what)?];
+        while self.take(P::ColonColon).is_some() {
+            parts.push(self.identifier("a name")?);
+        }
+        Ok(ScopedName { absolute, parts, span: start.to(self.before()) })
+    }
+
+    fn scoped_names(&mut self, what: &str) -> Parsed<Vec<ScopedName>> {
+        let mut names = vec![self.scoped_name(what)?];
+        while self.take(P::Comma).is_some() {
+            names.push(self.scoped_name(what)?);
+        }
+        Ok(names)
+    }
+
+    /// A narrow string literal, or several side by side.
+    fn string(&mut self, what: &str) -> Parsed<Text> {
+        if self.token().kind != TokenKind::String {
+            return self.expected(what);
+        }
+        let start = self.token().span;
+        let (value, wide) = self.string_literal()?;
+        let span = start.to(self.before());
+        if wide {
+            return self
+                .fail(Diagnostic::error(span, "a wide string literal cannot stand here").help("leave out the `L`"));
+        }
+        Ok(Text { value, span })
+    }
+
+    // ---- around declarations -----------------------------------------------------------------------
+
+    /// Turns what happened between the tokens so far into declarations.
+    fn events(&mut self, declarations: &mut Vec<Declaration>) {
+        while let Some((_, event)) = self.text.events.get(self.event).filter(|(before, _)| *before <= self.at) {
+            let kind = match event {
+                Event::Enter => DeclarationKind::EnterFile,
+                Event::Leave => DeclarationKind::LeaveFile,
+                Event::Pragma(span, tokens) => DeclarationKind::Pragma(Pragma { span: *span, tokens: tokens.clone() }),
+            };
+            declarations.push(Declaration { kind, annotations: Vec::new(), first_token: self.at });
+            self.event += 1;
+        }
+    }
+
+    fn annotations(&mut self) -> Parsed<Vec<Annotation>> {
+        let mut annotations = Vec::new();
+        while self.is(P::At) && !self.is_annotation_type() {
+            self.bump();
+            let name = self.annotation_name()?;
+            let mut arguments = Vec::new();
+            if self.take(P::OpenParenthesis).is_some() {
+                while !self.is(P::CloseParenthesis) {
+                    let named = self.ahead(1).is_some_and(|next| next.is(P::Equal));
+                    let name = if named { Some(self.annotation_word()?) } else { None };
+                    if named {
+                        self.expect(P::Equal, "=")?;
+                    }
+                    arguments.push((name, self.expression()?));
+                    if self.take(P::Comma).is_none() {
+                        break;
+                    }
+                }
+                self.expect(P::CloseParenthesis, ")")?;
+            }
+            annotations.push(Annotation { name, arguments });
+        }
+        Ok(annotations)
+    }
+
+    fn is_annotation_type(&self) -> bool {
+        self.is(P::At) && self.ahead(1).is_some_and(|next| self.symbols.text(next.text) == "annotation")
+    }
+
+    fn annotation_name(&mut self) -> Parsed<ScopedName> {
+        let start = self.token().span;
+        let absolute = self.take(P::ColonColon).is_some();
+        let mut parts = vec![self.annotation_word()?];
+        while self.take(P::ColonColon).is_some() {
+            parts.push(self.annotation_word()?);
+        }
+        Ok(ScopedName { absolute, parts, span: start.to(self.before()) })
+    }
+
+    /// Words of annotations may be keywords: `@default`, `@oneway`.
+    fn annotation_word(&mut self) -> Parsed<Name> {
+        let token = self.token();
+        if token.kind != TokenKind::Identifier {
+            return self.expected("the name of an annotation");
+        }
+        self.bump();
+        Ok(Name { symbol: token.text, span: token.span })
+    }
+}

@@ -1,0 +1,445 @@
+//! Declarations: modules, types, constants, exceptions, ids.
+
+use super::types::Position;
+use super::{Failed, Parsed, Parser};
+use crate::ast::{
+    Arm, Bitset, Declaration, DeclarationKind as Kind, Enum, Flavor, ForwardKind, Label, Member, Struct, Union,
+    ValueFlavor,
+};
+use crate::diagnostic::Diagnostic;
+use crate::lex::token::{Punctuation as P, TokenKind};
+use crate::symbol::Keyword as K;
+
+/// What a list of declarations stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The file, or a module.
+    Module,
+    /// An interface.
+    Interface,
+    /// A value type.
+    Value(ValueFlavor),
+}
+
+impl Parser<'_> {
+    /// Declarations up to the closing brace (which stays) or the end.
+    pub(super) fn declarations(&mut self, place: Place, declarations: &mut Vec<Declaration>) {
+        loop {
+            self.events(declarations);
+            if self.is_at_end() || self.is(P::CloseBrace) {
+                return;
+            }
+            if let Some(span) = self.take(P::Semicolon) {
+                self.report(Diagnostic::warning(span, "nothing is declared before this `;`").help("leave it out"));
+                continue;
+            }
+            let start = self.at;
+            match self.nested(|parser| parser.declaration(place)) {
+                Ok(Some(declaration)) => declarations.push(declaration),
+                Ok(None) => {}
+                Err(Failed) => {
+                    self.recover();
+                    if self.at == start && !self.is(P::CloseBrace) {
+                        self.bump();
+                    }
+                }
+            }
+        }
+    }
+
+    /// One declaration; `None` where it was understood and refused.
+    fn declaration(&mut self, place: Place) -> Parsed<Option<Declaration>> {
+        let first_token = self.at;
+        let annotations = self.annotations()?;
+        if self.is_annotation_type() {
+            return self.annotation_type(first_token).map(Some);
+        }
+        let word = self.keyword().filter(|word| word.is_reserved() || self.starts_declaration(*word));
+        let kind = match (word, place) {
+            (Some(K::Typedef), _) => {
+                self.bump();
+                let ty = self.type_spec(Position::Member)?;
+                Kind::Typedef(ty, self.declarators("the name of the new type")?)
+            }
+            (Some(K::Struct), _) => self.struct_declaration()?,
+            (Some(K::Union), _) => self.union_declaration()?,
+            (Some(K::Enum), _) => self.enum_declaration()?,
+            (Some(K::Const), _) => self.constant()?,
+            (Some(K::Exception), _) => self.exception()?,
+            (Some(K::Native), _) => {
+                self.bump();
+                Kind::Native(self.name("the name of the native type")?)
+            }
+            (Some(K::Bitset), _) => self.bitset()?,
+            (Some(K::Bitmask), _) => self.bitmask()?,
+            (Some(K::Typeid), _) => {
+                self.bump();
+                let name = self.scoped_name("a name")?;
+                Kind::TypeId(name, self.string("a repository id in quotes")?)
+            }
+            (Some(K::Typeprefix), _) => {
+                self.bump();
+                let name = self.typeprefix_scope()?;
+                Kind::TypePrefix(name, self.string("a prefix in quotes")?)
+            }
+            (Some(K::Import), Place::Module) => {
+                let start = self.bump().span;
+                if self.token().kind == TokenKind::String {
+                    self.string("a name")?;
+                } else {
+                    self.scoped_name("a name")?;
+                }
+                Kind::Import(start.to(self.before()))
+            }
+            (Some(K::Module), Place::Module) => {
+                return self
+                    .module(first_token)
+                    .map(|kind| kind.map(|kind| Declaration { kind, annotations, first_token }));
+            }
+            (Some(K::Interface), Place::Module) => self.interface(Flavor::Remote)?,
+            (Some(K::Local), Place::Module) => {
+                self.bump();
+                self.interface(Flavor::Local)?
+            }
+            (Some(K::Abstract), Place::Module)
+                if self.ahead(1).is_some_and(|next| next.text.keyword() == Some(K::Valuetype)) =>
+            {
+                self.bump();
+                self.value(ValueFlavor::Abstract)?
+            }
+            (Some(K::Abstract), Place::Module) => {
+                self.bump();
+                self.interface(Flavor::Abstract)?
+            }
+            (Some(K::Custom), Place::Module) => {
+                self.bump();
+                self.value(ValueFlavor::Custom)?
+            }
+            (Some(K::Valuetype), Place::Module) => self.value(ValueFlavor::Plain)?,
+            (Some(word @ (K::Component | K::Home | K::Eventtype | K::Porttype | K::Connector)), _) => {
+                let message = format!(
+                    "`{}` belongs to the CORBA Component Model, which this compiler does not support",
+                    word.text()
+                );
+                return self.fail(Diagnostic::error(self.token().span, message));
+            }
+            (_, Place::Module) => return self.not_a_declaration(),
+            (word, Place::Interface | Place::Value(_)) => self.member(place, word)?,
+        };
+        self.end_of(&what_is(&kind))?;
+        Ok(Some(Declaration { kind, annotations, first_token }))
+    }
+
+    /// Whether a word that old IDL uses as a name starts a declaration here.
+    fn starts_declaration(&self, word: K) -> bool {
+        let next = self.ahead(1);
+        let by_name = next.is_some_and(|next| next.kind == TokenKind::Identifier || next.is(P::ColonColon));
+        let third = self.ahead(2);
+        match word {
+            K::Bitset | K::Bitmask | K::Home | K::Component | K::Eventtype | K::Porttype | K::Connector => {
+                // `home foo;` in an interface would be nothing else either.
+                by_name
+                    && third.is_some_and(|third| {
+                        third.is(P::OpenBrace)
+                            || third.is(P::Colon)
+                            || third.is(P::Semicolon)
+                            || third.kind == TokenKind::Identifier
+                    })
+            }
+            K::Typeid | K::Typeprefix => by_name && !third.is_some_and(|third| third.is(P::OpenParenthesis)),
+            K::Import => by_name || next.is_some_and(|next| next.kind == TokenKind::String),
+            _ => false,
+        }
+    }
+
+    fn not_a_declaration<T>(&mut self) -> Parsed<T> {
+        let token = self.token();
+        if token.kind == TokenKind::Identifier && self.ahead(1).is_some_and(|next| next.kind == TokenKind::Identifier) {
+            let near = self.similar_keyword();
+            let message = format!("no declaration begins with {}", self.found());
+            let diagnostic = Diagnostic::error(token.span, message);
+            return self.fail(match near {
+                Some(keyword) => diagnostic.help(format!("is `{keyword}` meant?")),
+                None => diagnostic.note("operations and attributes stand in interfaces, members in structures"),
+            });
+        }
+        self.expected("a declaration")
+    }
+
+    fn similar_keyword(&self) -> Option<&'static str> {
+        let text = self.symbols.text(self.token().text).to_ascii_lowercase();
+        let words = [
+            "module",
+            "interface",
+            "struct",
+            "union",
+            "enum",
+            "typedef",
+            "const",
+            "exception",
+            "valuetype",
+            "abstract",
+            "local",
+            "native",
+        ];
+        words.into_iter().find(|word| distance(&text, word) <= 2)
+    }
+
+    fn module(&mut self, _first: usize) -> Parsed<Option<Kind>> {
+        self.bump();
+        let name = self.name("the name of the module")?;
+        if self.is(P::Less) {
+            let message = "this compiler does not support template modules";
+            return self.fail(Diagnostic::error(self.token().span, message));
+        }
+        let open = self.expect(P::OpenBrace, "{")?;
+        let mut body = Vec::new();
+        self.declarations(Place::Module, &mut body);
+        let end = self.close_body(open)?;
+        let events = |declaration: &Declaration| {
+            matches!(declaration.kind, Kind::EnterFile | Kind::LeaveFile | Kind::Pragma(..))
+        };
+        if body.iter().all(events) && self.diagnostics.errors() == 0 {
+            self.report(Diagnostic::error(name.span, "a module cannot be empty").label("nothing is declared in it"));
+        }
+        self.end_of("a module")?;
+        Ok(Some(Kind::Module(name, body, end)))
+    }
+
+    /// The brace that closes a body.
+    pub(super) fn close_body(&mut self, open: crate::source::Span) -> Parsed<crate::source::Span> {
+        if let Some(end) = self.take(P::CloseBrace) {
+            return Ok(end);
+        }
+        if self.diagnostics.is_full() {
+            return Err(Failed);
+        }
+        let message = format!("`}}` was expected, {} was found", self.found());
+        self.fail(Diagnostic::error(self.token().span, message).related(open, "this brace is not closed"))
+    }
+
+    fn typeprefix_scope(&mut self) -> Parsed<crate::ast::ScopedName> {
+        let start = self.token();
+        if start.is(P::ColonColon) && self.ahead(1).is_some_and(|next| next.kind == TokenKind::String) {
+            self.bump();
+            return Ok(crate::ast::ScopedName { absolute: true, parts: Vec::new(), span: start.span });
+        }
+        self.scoped_name("the name of a module, interface or value type")
+    }
+
+    pub(super) fn struct_declaration(&mut self) -> Parsed<Kind> {
+        self.bump();
+        let name = self.name("the name of the structure")?;
+        if self.is(P::Semicolon) {
+            return Ok(Kind::Forward(name, ForwardKind::Struct));
+        }
+        let base = if self.take(P::Colon).is_some() { Some(self.scoped_name("a structure")?) } else { None };
+        let (members, end) = self.members()?;
+        Ok(Kind::Struct(Struct { name, base, members, end }))
+    }
+
+    fn exception(&mut self) -> Parsed<Kind> {
+        self.bump();
+        let name = self.name("the name of the exception")?;
+        let (members, end) = self.members()?;
+        Ok(Kind::Exception(Struct { name, base: None, members, end }))
+    }
+
+    fn members(&mut self) -> Parsed<(Vec<Member>, crate::source::Span)> {
+        let open = self.expect(P::OpenBrace, "{")?;
+        let mut members = Vec::new();
+        while !self.is(P::CloseBrace) && !self.is_at_end() {
+            match self.struct_member() {
+                Ok(member) => members.push(member),
+                Err(Failed) => self.recover(),
+            }
+        }
+        Ok((members, self.close_body(open)?))
+    }
+
+    fn struct_member(&mut self) -> Parsed<Member> {
+        let first_token = self.at;
+        let annotations = self.annotations()?;
+        let ty = self.type_spec(Position::Member)?;
+        let declarators = self.declarators("the name of the member")?;
+        self.end_of("a member")?;
+        Ok(Member { ty, declarators, annotations, first_token })
+    }
+
+    pub(super) fn union_declaration(&mut self) -> Parsed<Kind> {
+        self.bump();
+        let name = self.name("the name of the union")?;
+        if self.is(P::Semicolon) {
+            return Ok(Kind::Forward(name, ForwardKind::Union));
+        }
+        if self.take_keyword(K::Switch).is_none() {
+            return self.expected("`switch`");
+        }
+        self.expect(P::OpenParenthesis, "(")?;
+        self.annotations()?;
+        let discriminator = Box::new(self.type_spec(Position::Discriminator)?);
+        self.expect(P::CloseParenthesis, ")")?;
+        let open = self.expect(P::OpenBrace, "{")?;
+        let mut arms = Vec::new();
+        while !self.is(P::CloseBrace) && !self.is_at_end() {
+            match self.arm() {
+                Ok(arm) => arms.push(arm),
+                Err(Failed) => self.recover(),
+            }
+        }
+        let end = self.close_body(open)?;
+        if arms.is_empty() && self.diagnostics.errors() == 0 {
+            self.report(Diagnostic::error(name.span, "a union needs a member"));
+        }
+        Ok(Kind::Union(Union { name, discriminator, arms, end }))
+    }
+
+    fn arm(&mut self) -> Parsed<Arm> {
+        let mut labels = Vec::new();
+        loop {
+            if self.take_keyword(K::Case).is_some() {
+                labels.push(Label::Case(self.expression()?));
+            } else if let Some(span) = self.take_keyword(K::Default) {
+                labels.push(Label::Default(span));
+            } else if labels.is_empty() {
+                return self.expected("`case` or `default`");
+            } else {
+                break;
+            }
+            self.expect(P::Colon, ":")?;
+        }
+        let first_token = self.at;
+        self.annotations()?;
+        let ty = self.type_spec(Position::Member)?;
+        let declarator = self.declarator("the name of the member")?;
+        self.end_of("a member")?;
+        Ok(Arm { labels, ty, declarator, first_token })
+    }
+
+    pub(super) fn enum_declaration(&mut self) -> Parsed<Kind> {
+        self.bump();
+        let name = self.name("the name of the enumeration")?;
+        let open = self.expect(P::OpenBrace, "{")?;
+        let mut enumerators = Vec::new();
+        while !self.is(P::CloseBrace) {
+            let first = self.at;
+            let annotations = self.annotations()?;
+            enumerators.push((self.name("an enumerator")?, first, annotations));
+            let Some(comma) = self.take(P::Comma) else { break };
+            if self.is(P::CloseBrace) {
+                self.report(
+                    Diagnostic::warning(comma, "this comma separates nothing")
+                        .help("leave it out: not every compiler takes it"),
+                );
+            }
+        }
+        if enumerators.is_empty() {
+            self.report(Diagnostic::error(name.span, "an enumeration needs an enumerator"));
+        }
+        self.close_body(open)?;
+        Ok(Kind::Enum(Enum { name, enumerators }))
+    }
+
+    fn constant(&mut self) -> Parsed<Kind> {
+        self.bump();
+        let ty = self.type_spec(Position::Constant)?;
+        let name = self.name("the name of the constant")?;
+        self.expect(P::Equal, "=")?;
+        Ok(Kind::Constant(ty, name, self.expression()?))
+    }
+
+    fn bitset(&mut self) -> Parsed<Kind> {
+        self.bump();
+        let name = self.name("the name of the bit set")?;
+        let base = if self.take(P::Colon).is_some() { Some(self.scoped_name("a bit set")?) } else { None };
+        let open = self.expect(P::OpenBrace, "{")?;
+        let mut fields = Vec::new();
+        while !self.is(P::CloseBrace) && !self.is_at_end() {
+            self.annotations()?;
+            if self.take_keyword(K::Bitfield).is_none() {
+                return self.expected("`bitfield`");
+            }
+            self.expect(P::Less, "<")?;
+            let width = *self.bound()?;
+            let ty = if self.take(P::Comma).is_some() { Some(self.type_spec(Position::Element)?) } else { None };
+            self.expect(P::Greater, ">")?;
+            let mut names = Vec::new();
+            if !self.is(P::Semicolon) {
+                names.push(self.name("the name of the field")?);
+                while self.take(P::Comma).is_some() {
+                    names.push(self.name("the name of the field")?);
+                }
+            }
+            self.end_of("a bit field")?;
+            fields.push((width, ty, names));
+        }
+        self.close_body(open)?;
+        Ok(Kind::Bitset(Bitset { name, base, fields }))
+    }
+
+    fn bitmask(&mut self) -> Parsed<Kind> {
+        self.bump();
+        let name = self.name("the name of the bit mask")?;
+        let open = self.expect(P::OpenBrace, "{")?;
+        let mut flags = Vec::new();
+        while !self.is(P::CloseBrace) {
+            let annotations = self.annotations()?;
+            flags.push((self.name("the name of a flag")?, annotations));
+            if self.take(P::Comma).is_none() {
+                break;
+            }
+        }
+        self.close_body(open)?;
+        Ok(Kind::Bitmask(name, flags))
+    }
+
+    /// `@annotation N { T member default v; };`: read, not used.
+    fn annotation_type(&mut self, first_token: usize) -> Parsed<Declaration> {
+        self.bump();
+        self.bump();
+        let name = self.annotation_word()?;
+        if !self.is(P::OpenBrace) {
+            return self.expected("`{`");
+        }
+        self.recover();
+        Ok(Declaration { kind: Kind::AnnotationType(name), annotations: Vec::new(), first_token })
+    }
+}
+
+/// How messages call a declaration.
+fn what_is(kind: &Kind) -> String {
+    let text = match kind {
+        Kind::Interface(_) | Kind::InterfaceForward(..) => "an interface",
+        Kind::Value(_) | Kind::ValueForward(..) | Kind::ValueBox(..) => "a value type",
+        Kind::Struct(_) | Kind::Forward(_, ForwardKind::Struct) => "a structure",
+        Kind::Union(_) | Kind::Forward(_, ForwardKind::Union) => "a union",
+        Kind::Exception(_) => "an exception",
+        Kind::Enum(_) => "an enumeration",
+        Kind::Typedef(..) => "a type definition",
+        Kind::Constant(..) => "a constant",
+        Kind::Operation(_) | Kind::Factory(..) => "an operation",
+        Kind::Attribute(_) => "an attribute",
+        Kind::State(_) => "a member",
+        _ => "a declaration",
+    };
+    text.to_owned()
+}
+
+/// Number of single-letter changes that make one word the other, at least; exact up to 2.
+fn distance(one: &str, two: &str) -> usize {
+    let (one, two) = (one.as_bytes(), two.as_bytes());
+    if one.len().abs_diff(two.len()) > 2 {
+        return 3;
+    }
+    let mut row: Vec<usize> = (0..=two.len()).collect();
+    for (i, a) in one.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in two.iter().enumerate() {
+            let change = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[two.len()]
+}

@@ -1,0 +1,230 @@
+//! Interfaces and value types, and what stands in them.
+
+use super::declaration::Place;
+use super::types::Position;
+use super::{Parsed, Parser};
+use crate::ast::{
+    Attribute, DeclarationKind as Kind, Direction, Flavor, Interface, Operation, Parameter, ScopedName, State, Value,
+    ValueFlavor,
+};
+use crate::diagnostic::Diagnostic;
+use crate::lex::token::{Punctuation as P, TokenKind};
+use crate::symbol::Keyword as K;
+
+impl Parser<'_> {
+    pub(super) fn interface(&mut self, flavor: Flavor) -> Parsed<Kind> {
+        if self.take_keyword(K::Interface).is_none() {
+            return self.expected("`interface`");
+        }
+        let name = self.name("the name of the interface")?;
+        if self.is(P::Semicolon) {
+            return Ok(Kind::InterfaceForward(flavor, name));
+        }
+        let bases = if self.take(P::Colon).is_some() { self.bases("an interface")? } else { Vec::new() };
+        let open = self.expect(P::OpenBrace, "{")?;
+        let mut body = Vec::new();
+        self.declarations(Place::Interface, &mut body);
+        let end = self.close_body(open)?;
+        Ok(Kind::Interface(Interface { flavor, name, bases, body, end }))
+    }
+
+    fn bases(&mut self, what: &str) -> Parsed<Vec<ScopedName>> {
+        let mut bases = Vec::new();
+        loop {
+            if let Some(word @ (K::Object | K::ValueBase)) = self.keyword() {
+                let message = format!("`{}` cannot be named as a base", word.text());
+                let span = self.bump().span;
+                self.report(
+                    Diagnostic::error(span, message)
+                        .help("leave it out: every interface and value type has it as its base"),
+                );
+            } else {
+                bases.push(self.scoped_name(what)?);
+            }
+            if self.take(P::Comma).is_none() {
+                return Ok(bases);
+            }
+        }
+    }
+
+    pub(super) fn value(&mut self, flavor: ValueFlavor) -> Parsed<Kind> {
+        if self.take_keyword(K::Valuetype).is_none() {
+            return self.expected("`valuetype`");
+        }
+        let name = self.name("the name of the value type")?;
+        if self.is(P::Semicolon) {
+            if flavor == ValueFlavor::Custom {
+                let message = "a value type is announced without `custom`";
+                self.report(
+                    Diagnostic::error(name.span, message)
+                        .help("leave out `custom` here, and write it at the definition"),
+                );
+            }
+            return Ok(Kind::ValueForward(flavor, name));
+        }
+        let has_body = self.is(P::Colon) || self.is(P::OpenBrace) || self.keyword() == Some(K::Supports);
+        if !has_body {
+            if flavor != ValueFlavor::Plain {
+                return self.expected("`{`");
+            }
+            return Ok(Kind::ValueBox(name, self.type_spec(Position::Member)?));
+        }
+        let (mut truncatable, mut bases) = (None, Vec::new());
+        if self.take(P::Colon).is_some() {
+            truncatable = self.take_keyword(K::Truncatable);
+            bases = self.bases("a value type")?;
+        }
+        let supports = if self.take_keyword(K::Supports).is_some() { self.bases("an interface")? } else { Vec::new() };
+        let open = self.expect(P::OpenBrace, "{")?;
+        let mut body = Vec::new();
+        self.declarations(Place::Value(flavor), &mut body);
+        let end = self.close_body(open)?;
+        Ok(Kind::Value(Value { flavor, name, truncatable, bases, supports, body, end }))
+    }
+
+    /// An operation, an attribute, state or a factory.
+    pub(super) fn member(&mut self, place: Place, word: Option<K>) -> Parsed<Kind> {
+        let value = match place {
+            Place::Value(flavor) => Some(flavor),
+            _ => None,
+        };
+        match (word, value) {
+            (Some(K::Readonly | K::Attribute), _) => self.attribute(),
+            (Some(K::Public | K::Private), Some(flavor)) => {
+                let span = self.bump().span;
+                let public = word == Some(K::Public);
+                let ty = self.type_spec(Position::Member)?;
+                let declarators = self.declarators("the name of the member")?;
+                if flavor == ValueFlavor::Abstract {
+                    let message = "an abstract value type has no state";
+                    self.report(Diagnostic::error(span.to(self.before()), message).label("state"));
+                }
+                Ok(Kind::State(State { public, ty, declarators }))
+            }
+            (Some(K::Factory), Some(flavor)) => {
+                let span = self.bump().span;
+                let name = self.name("the name of the factory")?;
+                let parameters = self.parameters()?;
+                let raises = self.raises(K::Raises)?;
+                if flavor == ValueFlavor::Abstract {
+                    self.report(Diagnostic::error(span.to(name.span), "an abstract value type has no factory"));
+                }
+                Ok(Kind::Factory(name, parameters, raises))
+            }
+            (Some(K::Public | K::Private | K::Factory), None) => {
+                let message = format!("{} stands in value types only", self.found());
+                self.fail(Diagnostic::error(self.token().span, message))
+            }
+            (Some(K::Module | K::Interface | K::Local | K::Abstract | K::Valuetype | K::Custom), _) => {
+                let message = format!("{} cannot stand in an interface or value type", self.found());
+                self.fail(Diagnostic::error(self.token().span, message).help("move it in front of the interface"))
+            }
+            _ => self.operation(),
+        }
+    }
+
+    fn operation(&mut self) -> Parsed<Kind> {
+        let oneway = self.take_keyword(K::Oneway);
+        let result = self.type_spec(Position::Result)?;
+        let name = self.name("the name of the operation")?;
+        let parameters = self.parameters()?;
+        let raises = self.raises(K::Raises)?;
+        let mut context = Vec::new();
+        if self.take_keyword(K::Context).is_some() {
+            self.expect(P::OpenParenthesis, "(")?;
+            context.push(self.context_name()?);
+            while self.take(P::Comma).is_some() {
+                context.push(self.context_name()?);
+            }
+            self.expect(P::CloseParenthesis, ")")?;
+        }
+        Ok(Kind::Operation(Operation { oneway, result, name, parameters, raises, context }))
+    }
+
+    fn context_name(&mut self) -> Parsed<crate::ast::Text> {
+        let text = self.string("the name of a property in quotes")?;
+        let name = text.value.strip_suffix('*').unwrap_or(&text.value);
+        let letters = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'.';
+        if !name.starts_with(|first: char| first.is_ascii_alphabetic()) || !name.bytes().all(letters) {
+            let message = format!("`{}` is not the name of a context property", text.value.escape_debug());
+            let note = "it begins with a letter and has letters, digits, `_`, `.` and perhaps `*` at its end";
+            self.report(Diagnostic::error(text.span, message).note(note));
+        }
+        Ok(text)
+    }
+
+    fn parameters(&mut self) -> Parsed<Vec<Parameter>> {
+        self.expect(P::OpenParenthesis, "(")?;
+        let mut parameters = Vec::new();
+        if self.take(P::CloseParenthesis).is_some() {
+            return Ok(parameters);
+        }
+        loop {
+            self.annotations()?;
+            let token = self.token();
+            let direction = match self.keyword() {
+                Some(K::In) => Direction::In,
+                Some(K::Out) => Direction::Out,
+                Some(K::Inout) => Direction::InOut,
+                _ if token.kind == TokenKind::Identifier || token.is(P::ColonColon) => {
+                    let message = "a parameter begins with `in`, `out` or `inout`";
+                    return self.fail(
+                        Diagnostic::error(token.span, message)
+                            .label("the direction is missing")
+                            .help("write `in` for what the client sends"),
+                    );
+                }
+                _ => return self.expected("a parameter"),
+            };
+            self.bump();
+            let ty = self.type_spec(Position::Parameter)?;
+            let name = self.plain_declarator("the name of the parameter", "a parameter")?;
+            parameters.push(Parameter { direction: (direction, token.span), ty, name });
+            if self.take(P::Comma).is_none() {
+                break;
+            }
+        }
+        if self.take(P::CloseParenthesis).is_none() {
+            return self.expected("`,` or `)`");
+        }
+        Ok(parameters)
+    }
+
+    fn raises(&mut self, word: K) -> Parsed<Vec<ScopedName>> {
+        if self.take_keyword(word).is_none() {
+            return Ok(Vec::new());
+        }
+        self.expect(P::OpenParenthesis, "(")?;
+        if self.is(P::CloseParenthesis) {
+            let message = format!("`{}` names no exception", word.text());
+            return self
+                .fail(Diagnostic::error(self.token().span, message).help(format!("leave out `{} ()`", word.text())));
+        }
+        let names = self.scoped_names("an exception")?;
+        self.expect(P::CloseParenthesis, ")")?;
+        Ok(names)
+    }
+
+    fn attribute(&mut self) -> Parsed<Kind> {
+        let readonly = self.take_keyword(K::Readonly).is_some();
+        if self.take_keyword(K::Attribute).is_none() {
+            return self.expected("`attribute`");
+        }
+        let ty = self.type_spec(Position::Parameter)?;
+        let mut names = vec![self.plain_declarator("the name of the attribute", "an attribute")?];
+        while self.take(P::Comma).is_some() {
+            names.push(self.plain_declarator("the name of the attribute", "an attribute")?);
+        }
+        let start = self.token().span;
+        let (get_raises, set_raises) = if readonly {
+            (self.raises(K::Raises)?, Vec::new())
+        } else {
+            (self.raises(K::Getraises)?, self.raises(K::Setraises)?)
+        };
+        if names.len() > 1 && !(get_raises.is_empty() && set_raises.is_empty()) {
+            let message = "attributes that raise exceptions are declared one by one";
+            self.report(Diagnostic::error(start.to(self.before()), message));
+        }
+        Ok(Kind::Attribute(Attribute { readonly, ty, names, get_raises, set_raises }))
+    }
+}

@@ -1,0 +1,253 @@
+//! Types and declarators.
+
+use super::{Failed, Parsed, Parser};
+use crate::ast::{Basic, Declaration, Declarator, Type, TypeKind};
+use crate::diagnostic::Diagnostic;
+use crate::lex::token::{Punctuation as P, TokenKind};
+use crate::source::Span;
+use crate::symbol::Keyword as K;
+
+/// Where a type stands, which says what it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Position {
+    /// In a `typedef`, a member, an arm: anything but void.
+    Member,
+    /// The element of a sequence: no definition in place.
+    Element,
+    /// A parameter, an attribute: nothing made in place.
+    Parameter,
+    /// The result of an operation: void too.
+    Result,
+    /// A constant: fixed without digits.
+    Constant,
+    /// The discriminator of a union: an enumeration may be defined in place.
+    Discriminator,
+}
+
+impl Parser<'_> {
+    pub(super) fn type_spec(&mut self, position: Position) -> Parsed<Type> {
+        self.nested(|parser| {
+            let start = parser.token().span;
+            let kind = parser.type_kind(position)?;
+            let ty = Type { kind, span: start.to(parser.before()) };
+            parser.check_position(&ty, position)?;
+            Ok(ty)
+        })
+    }
+
+    fn check_position(&mut self, ty: &Type, position: Position) -> Parsed<()> {
+        use Position as At;
+        let anonymous = matches!(position, At::Parameter | At::Result);
+        let made = match &ty.kind {
+            TypeKind::Sequence(..) => "sequence",
+            TypeKind::Fixed(_) => "fixed-point type",
+            TypeKind::Map(..) => "map",
+            TypeKind::Inline(_) if anonymous || position == At::Constant || position == At::Element => {
+                let message = "a type cannot be defined here";
+                return self.fail(Diagnostic::error(ty.span, message).help("define it before, and use its name here"));
+            }
+            TypeKind::Basic(Basic::Void) if position != At::Result => {
+                return self.fail(
+                    Diagnostic::error(ty.span, "`void` is not a type").note("only an operation can have no result"),
+                );
+            }
+            _ => return Ok(()),
+        };
+        match &ty.kind {
+            _ if anonymous => {
+                let message = format!("a {made} needs a name to be used here");
+                let text = "typedef ... T;";
+                self.fail(
+                    Diagnostic::error(ty.span, message)
+                        .help(format!("give it a name with `{text}`, and use the name here")),
+                )
+            }
+            TypeKind::Fixed(None) if position != At::Constant => self.fail(
+                Diagnostic::error(ty.span, "`fixed` needs its digits and scale here")
+                    .help("write `fixed<digits, scale>`"),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn type_kind(&mut self, position: Position) -> Parsed<TypeKind> {
+        if self.token().kind == TokenKind::Punctuation(P::ColonColon) {
+            return Ok(TypeKind::Named(self.scoped_name("a type")?));
+        }
+        let token = self.token();
+        let basic = |basic| Ok(TypeKind::Basic(basic));
+        let word = self.keyword().filter(|word| word.is_reserved() || !self.redefined.contains(&token.text));
+        let Some(word) = word else {
+            return Ok(TypeKind::Named(self.scoped_name("a type")?));
+        };
+        if matches!(word, K::Struct | K::Union | K::Enum | K::Exception | K::Bitmask | K::Bitset) {
+            return self.inline();
+        }
+        let simple = match word {
+            K::Void => Basic::Void,
+            K::Short | K::Int16 => Basic::Short,
+            K::Int32 => Basic::Long,
+            K::Int64 => Basic::LongLong,
+            K::Int8 => Basic::Int8,
+            K::Uint8 => Basic::UInt8,
+            K::Uint16 => Basic::UShort,
+            K::Uint32 => Basic::ULong,
+            K::Uint64 => Basic::ULongLong,
+            K::Float => Basic::Float,
+            K::Double => Basic::Double,
+            K::Char => Basic::Char,
+            K::Wchar => Basic::WChar,
+            K::Boolean => Basic::Boolean,
+            K::Octet => Basic::Octet,
+            K::Any => Basic::Any,
+            K::Object => Basic::Object,
+            K::ValueBase => Basic::ValueBase,
+            K::Long => {
+                self.bump();
+                return basic(if self.take_keyword(K::Long).is_some() {
+                    Basic::LongLong
+                } else if self.take_keyword(K::Double).is_some() {
+                    Basic::LongDouble
+                } else {
+                    Basic::Long
+                });
+            }
+            K::Unsigned => return self.unsigned(),
+            K::String | K::Wstring => {
+                self.bump();
+                let bound = if self.take(P::Less).is_some() { Some(self.closing_bound()?) } else { None };
+                return Ok(TypeKind::String(word == K::Wstring, bound));
+            }
+            K::Fixed => return self.fixed(),
+            K::Sequence => return self.sequence(),
+            K::Map => return self.map(),
+            _ => {
+                return Ok(TypeKind::Named(self.scoped_name(if position == Position::Result {
+                    "a result type"
+                } else {
+                    "a type"
+                })?));
+            }
+        };
+        self.bump();
+        basic(simple)
+    }
+
+    fn unsigned(&mut self) -> Parsed<TypeKind> {
+        self.bump();
+        if self.take_keyword(K::Short).is_some() {
+            return Ok(TypeKind::Basic(Basic::UShort));
+        }
+        if self.take_keyword(K::Long).is_none() {
+            return self.expected("`short` or `long`");
+        }
+        let long = self.take_keyword(K::Long).is_some();
+        Ok(TypeKind::Basic(if long { Basic::ULongLong } else { Basic::ULong }))
+    }
+
+    fn inline(&mut self) -> Parsed<TypeKind> {
+        let first_token = self.at;
+        let kind = match self.keyword() {
+            Some(K::Struct) => self.struct_declaration()?,
+            Some(K::Union) => self.union_declaration()?,
+            Some(K::Enum) => self.enum_declaration()?,
+            Some(word) => {
+                let message = format!("`{}` cannot be defined within another declaration", word.text());
+                return self.fail(
+                    Diagnostic::error(self.token().span, message).help("declare it before, and use its name here"),
+                );
+            }
+            None => return Err(Failed),
+        };
+        Ok(TypeKind::Inline(Box::new(Declaration { kind, annotations: Vec::new(), first_token })))
+    }
+
+    fn fixed(&mut self) -> Parsed<TypeKind> {
+        self.bump();
+        if self.take(P::Less).is_none() {
+            return Ok(TypeKind::Fixed(None));
+        }
+        let digits = self.bound()?;
+        self.expect(P::Comma, ",")?;
+        let scale = self.closing_bound()?;
+        Ok(TypeKind::Fixed(Some(Box::new((*digits, *scale)))))
+    }
+
+    fn sequence(&mut self) -> Parsed<TypeKind> {
+        self.bump();
+        self.expect(P::Less, "<")?;
+        let element = self.type_spec(Position::Element)?;
+        let bound = self.optional_bound()?;
+        Ok(TypeKind::Sequence(Box::new(element), bound))
+    }
+
+    fn map(&mut self) -> Parsed<TypeKind> {
+        self.bump();
+        self.expect(P::Less, "<")?;
+        let key = self.type_spec(Position::Element)?;
+        self.expect(P::Comma, ",")?;
+        let value = self.type_spec(Position::Element)?;
+        let bound = self.optional_bound()?;
+        Ok(TypeKind::Map(Box::new((key, value)), bound))
+    }
+
+    fn optional_bound(&mut self) -> Parsed<Option<Box<crate::ast::Expression>>> {
+        if self.take(P::Comma).is_some() {
+            return self.closing_bound().map(Some);
+        }
+        self.close_angle()?;
+        Ok(None)
+    }
+
+    fn closing_bound(&mut self) -> Parsed<Box<crate::ast::Expression>> {
+        let bound = self.bound()?;
+        self.close_angle()?;
+        Ok(bound)
+    }
+
+    /// `>`, or the first half of `>>`.
+    fn close_angle(&mut self) -> Parsed<()> {
+        if self.take(P::Greater).is_some() {
+            return Ok(());
+        }
+        if self.is(P::GreaterGreater) {
+            self.half_greater = true;
+            return Ok(());
+        }
+        self.expected("`>`")
+    }
+
+    pub(super) fn declarator(&mut self, what: &str) -> Parsed<Declarator> {
+        let name = self.name(what)?;
+        let mut dimensions = Vec::new();
+        while self.take(P::OpenBracket).is_some() {
+            if dimensions.len() >= self.limits.nesting {
+                return self.fail(Diagnostic::error(self.token().span, "the array has too many dimensions"));
+            }
+            dimensions.push(self.expression()?);
+            self.expect(P::CloseBracket, "]")?;
+        }
+        Ok(Declarator { name, dimensions })
+    }
+
+    pub(super) fn declarators(&mut self, what: &str) -> Parsed<Vec<Declarator>> {
+        let mut declarators = vec![self.declarator(what)?];
+        while self.take(P::Comma).is_some() {
+            declarators.push(self.declarator(what)?);
+        }
+        Ok(declarators)
+    }
+
+    /// A name that cannot be an array.
+    pub(super) fn plain_declarator(&mut self, what: &str, thing: &str) -> Parsed<crate::ast::Name> {
+        let declarator = self.declarator(what)?;
+        if let (Some(first), Some(last)) = (declarator.dimensions.first(), declarator.dimensions.last()) {
+            let span: Span = first.span.to(last.span);
+            self.report(
+                Diagnostic::error(span, format!("{thing} cannot be declared as an array"))
+                    .help("give the array type a name with `typedef`, and use the name"),
+            );
+        }
+        Ok(declarator.name)
+    }
+}

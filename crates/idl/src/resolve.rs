@@ -1,0 +1,455 @@
+//! The syntax tree to the [`Model`]: scopes, names, constants, ids, and the rules that a text must keep.
+//!
+//! Definitions are taken in order, as IDL demands: a name means what has been declared above it. Whatever is
+//! refused leaves a faulty type or value that no further message is about.
+
+mod constant;
+mod declare;
+mod identity;
+mod interface;
+mod operation;
+mod types;
+mod value;
+
+use crate::ast::{Basic, Declaration, Name, ScopedName};
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::limits::Limits;
+use crate::model::{Definition, DefinitionId, Identity, Kind, Model, Type};
+use crate::source::Span;
+use crate::symbol::{Symbol, Symbols};
+use std::collections::HashMap;
+
+/// Resolves a tree.
+pub(crate) fn resolve(
+    declarations: &[Declaration],
+    limits: &Limits,
+    extended: bool,
+    symbols: &mut Symbols,
+    diagnostics: &mut Diagnostics,
+) -> Model {
+    let mut resolver = Resolver {
+        model: Model::default(),
+        scopes: vec![Scope::default()],
+        scope_of: HashMap::new(),
+        limits,
+        extended,
+        symbols,
+        diagnostics,
+        prefix: String::new(),
+        prefixes: Vec::new(),
+        announced: Vec::new(),
+        defined_anything: false,
+    };
+    resolver.define_built_in();
+    let global = At { scope: ScopeId(0), parent: None };
+    for declaration in declarations {
+        if resolver.diagnostics.is_full() {
+            break;
+        }
+        resolver.declaration(declaration, global);
+    }
+    resolver.check_announced();
+    resolver.model
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ScopeId(usize);
+
+/// Something that names can be declared in.
+#[derive(Debug, Default)]
+struct Scope {
+    outer: Option<ScopeId>,
+    /// What the scope belongs to; nobody for the file and for operations.
+    owner: Option<DefinitionId>,
+    names: HashMap<Symbol, Entry>,
+}
+
+/// A name in a scope.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    symbol: Symbol,
+    span: Span,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// Declared here.
+    Definition(DefinitionId),
+    /// A member or parameter: takes up the name, but cannot be referred to.
+    Member,
+    /// Declared outside and used here, which fixes its meaning (CORBA 3.20.2).
+    Introduced(DefinitionId),
+}
+
+/// Where a declaration stands.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    scope: ScopeId,
+    parent: Option<DefinitionId>,
+}
+
+/// Something is wrong and has been reported.
+#[derive(Clone, Copy, Debug)]
+struct Failed;
+
+type Resolved<T> = Result<T, Failed>;
+
+struct Resolver<'r> {
+    model: Model,
+    scopes: Vec<Scope>,
+    scope_of: HashMap<DefinitionId, ScopeId>,
+    limits: &'r Limits,
+    /// Whether what IDL 4 adds is legal where CORBA 3 forbids it.
+    extended: bool,
+    symbols: &'r mut Symbols,
+    diagnostics: &'r mut Diagnostics,
+    /// `#pragma prefix` in force.
+    prefix: String,
+    /// Prefixes of the files and scopes around.
+    prefixes: Vec<String>,
+    /// Forward declarations, and where.
+    announced: Vec<(DefinitionId, Span)>,
+    /// Whether an import would come too late.
+    defined_anything: bool,
+}
+
+impl Resolver<'_> {
+    // ---- messages ----------------------------------------------------------------------------------
+
+    fn report(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    fn fail<T>(&mut self, diagnostic: Diagnostic) -> Resolved<T> {
+        self.report(diagnostic);
+        Err(Failed)
+    }
+
+    fn text(&self, symbol: Symbol) -> &str {
+        self.symbols.text(symbol)
+    }
+
+    /// A definition as messages name it.
+    fn described(&self, id: DefinitionId) -> String {
+        format!("{} `{}`", self.what_is(id), self.full_name(id))
+    }
+
+    fn full_name(&self, id: DefinitionId) -> String {
+        let path = self.model.path(id);
+        path.into_iter().map(|id| self.text(self.model.get(id).name)).collect::<Vec<_>>().join("::")
+    }
+
+    fn what_is(&self, id: DefinitionId) -> &'static str {
+        match &self.model.get(id).kind {
+            Kind::Module(_) => "module",
+            Kind::Interface(_) => "interface",
+            Kind::Value(_) => "value type",
+            Kind::ValueBox(_) => "value box",
+            Kind::Struct(_) => "structure",
+            Kind::Exception(_) => "exception",
+            Kind::Union(_) => "union",
+            Kind::Enum(_) => "enumeration",
+            Kind::Enumerator(..) => "enumerator",
+            Kind::Typedef(_) => "type",
+            Kind::Constant(..) => "constant",
+            Kind::Native => "native type",
+            Kind::Bitmask(_) => "bit mask",
+            Kind::Bitset => "bit set",
+            Kind::Operation(_) => "operation",
+            Kind::Attribute(_) => "attribute",
+            Kind::Annotation => "annotation",
+        }
+    }
+
+    // ---- scopes ------------------------------------------------------------------------------------
+
+    fn add(&mut self, at: At, name: Name, first_token: usize, kind: Kind) -> DefinitionId {
+        let id = DefinitionId(u32::try_from(self.model.definitions.len()).unwrap_or(u32::MAX));
+        let identity = Identity { prefix: self.prefix.clone(), ..Identity::default() };
+        self.model.definitions.push(Definition {
+            name: name.symbol,
+            span: name.span,
+            parent: at.parent,
+            kind,
+            first_token,
+            local: false,
+            annotations: Vec::new(),
+            identity,
+        });
+        self.defined_anything = true;
+        id
+    }
+
+    /// Puts a definition into the list of its parent, for those that have one.
+    fn list(&mut self, at: At, id: DefinitionId) {
+        let Some(parent) = at.parent else { return self.model.roots.push(id) };
+        match &mut self.model.get_mut(parent).kind {
+            Kind::Module(members) => members.push(id),
+            Kind::Interface(interface) => interface.members.push(id),
+            Kind::Value(value) => value.members.push(id),
+            Kind::Struct(structure) | Kind::Exception(structure) => structure.inner.push(id),
+            Kind::Union(union) => union.inner.push(id),
+            _ => {}
+        }
+    }
+
+    fn open_scope(&mut self, outer: ScopeId, owner: Option<DefinitionId>) -> ScopeId {
+        let id = ScopeId(self.scopes.len());
+        self.scopes.push(Scope { outer: Some(outer), owner, names: HashMap::new() });
+        if let Some(owner) = owner {
+            self.scope_of.insert(owner, id);
+        }
+        id
+    }
+
+    fn entry(&self, scope: ScopeId, name: Symbol) -> Option<Entry> {
+        self.scopes[scope.0].names.get(&self.symbols.folded(name)).copied()
+    }
+
+    /// Declares a name in a scope, or says why it cannot be.
+    fn declare(&mut self, scope: ScopeId, name: Name, what: What) {
+        let folded = self.symbols.folded(name.symbol);
+        if let Some(owner) = self.scopes[scope.0].owner
+            && self.symbols.folded(self.model.get(owner).name) == folded
+        {
+            let (text, kind, span) = (self.text(name.symbol), self.what_is(owner), self.model.get(owner).span);
+            let message = format!("`{text}` has the name of the {kind} it is declared in");
+            let diagnostic = Diagnostic::error(name.span, message).label("the same name");
+            self.report(
+                diagnostic.related(span, format!("the {kind}")).note("names that differ only in case are the same"),
+            );
+            return;
+        }
+        let built_in = |entry: &Entry| entry.span == Span::default() && matches!(entry.what, What::Definition(_));
+        if let Some(known) = self.scopes[scope.0].names.get(&folded).copied().filter(|entry| !built_in(entry)) {
+            return self.report_repeated(name, known);
+        }
+        self.scopes[scope.0].names.insert(folded, Entry { symbol: name.symbol, span: name.span, what });
+    }
+
+    fn report_repeated(&mut self, name: Name, known: Entry) {
+        let (text, before) = (self.text(name.symbol).to_owned(), self.text(known.symbol).to_owned());
+        let diagnostic = match known.what {
+            What::Introduced(of) => {
+                let message = format!("`{text}` cannot be declared here any more");
+                let place = self.model.get(of).span;
+                let diagnostic = Diagnostic::error(name.span, message).label("declared too late");
+                let diagnostic = diagnostic.related(known.span, format!("`{before}` is used in this scope already"));
+                let diagnostic = diagnostic.related(place, "and means this");
+                diagnostic.help("declare it before its first use, write the use as a name from the root (`::`), or choose another name")
+            }
+            _ if known.symbol == name.symbol => {
+                let message = format!("`{text}` is declared twice in one scope");
+                Diagnostic::error(name.span, message).label("declared again").related(known.span, "declared first")
+            }
+            _ => {
+                let message = format!("`{text}` and `{before}` differ only in case");
+                let diagnostic = Diagnostic::error(name.span, message).label("declared here");
+                let diagnostic = diagnostic.related(known.span, "declared before");
+                diagnostic.note("not every language tells them apart, so IDL takes them as one name")
+            }
+        };
+        self.report(diagnostic);
+    }
+
+    /// Finds a definition in a scope or, for interfaces and value types, in its bases.
+    fn find_in(&self, scope: ScopeId, name: Symbol) -> Found {
+        if let Some(entry) = self.entry(scope, name) {
+            match entry.what {
+                What::Definition(id) | What::Introduced(id) => return Found::One(id, entry.symbol),
+                What::Member => {}
+            }
+        }
+        let Some(owner) = self.scopes[scope.0].owner else { return Found::Nothing };
+        self.find_inherited(owner, name)
+    }
+
+    fn find_inherited(&self, owner: DefinitionId, name: Symbol) -> Found {
+        let supports: &[DefinitionId] = match &self.model.get(owner).kind {
+            Kind::Interface(_) => &[],
+            Kind::Value(value) => &value.supports,
+            _ => return Found::Nothing,
+        };
+        let bases = self.model.all_bases(owner);
+        let supported = supports.iter().flat_map(|id| std::iter::once(*id).chain(self.model.all_bases(*id)));
+        let mut candidates: Vec<(DefinitionId, Symbol)> = Vec::new();
+        for base in bases.iter().copied().chain(supported) {
+            let Some(scope) = self.scope_of.get(&base) else { continue };
+            if let Some(Entry { what: What::Definition(id), symbol, .. }) = self.entry(*scope, name)
+                && !candidates.iter().any(|(known, _)| *known == id)
+            {
+                candidates.push((id, symbol));
+            }
+        }
+        // A redefinition in a base hides what that base inherits.
+        let hidden = |id: DefinitionId| {
+            let of = self.model.get(id).parent;
+            candidates.iter().any(|(other, _)| {
+                let nearer = self.model.get(*other).parent;
+                nearer != of && nearer.zip(of).is_some_and(|(nearer, of)| self.model.all_bases(nearer).contains(&of))
+            })
+        };
+        let visible: Vec<_> = candidates.iter().copied().filter(|(id, _)| !hidden(*id)).collect();
+        match visible.as_slice() {
+            [] => Found::Nothing,
+            [(id, symbol)] => Found::One(*id, *symbol),
+            [(one, _), (two, _), ..] => Found::Several(*one, *two),
+        }
+    }
+
+    /// What a name means in a scope. `introduce`: using it here fixes its meaning here.
+    fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> Resolved<DefinitionId> {
+        let Some((first, rest)) = name.parts.split_first() else { return Err(Failed) };
+        let mut id = if name.absolute {
+            self.look_up_in(ScopeId(0), *first)?
+        } else {
+            self.look_up_outwards(*first, scope, introduce)?
+        };
+        for part in rest {
+            let Some(inner) = self.scope_of.get(&id).copied() else {
+                let what = self.described(id);
+                let message = format!("{what} is not a scope: nothing is declared in it");
+                let span = self.model.get(id).span;
+                return self.fail(Diagnostic::error(part.span, message).related(span, "declared here"));
+            };
+            id = self.look_up_in(inner, *part)?;
+        }
+        Ok(id)
+    }
+
+    fn look_up_outwards(&mut self, name: Name, scope: ScopeId, introduce: bool) -> Resolved<DefinitionId> {
+        let mut at = Some(scope);
+        while let Some(here) = at {
+            match self.find_in(here, name.symbol) {
+                Found::Nothing => at = self.scopes[here.0].outer,
+                Found::Several(one, two) => return self.ambiguous(name, one, two),
+                Found::One(id, symbol) => {
+                    self.check_spelling(name, symbol, id);
+                    let own = self.entry(scope, name.symbol).is_some();
+                    if introduce && !own {
+                        let entry = Entry { symbol, span: name.span, what: What::Introduced(id) };
+                        let folded = self.symbols.folded(symbol);
+                        self.scopes[scope.0].names.insert(folded, entry);
+                    }
+                    return Ok(id);
+                }
+            }
+        }
+        self.not_found(name, None, scope)
+    }
+
+    fn look_up_in(&mut self, scope: ScopeId, name: Name) -> Resolved<DefinitionId> {
+        match self.find_in(scope, name.symbol) {
+            Found::One(id, symbol) if scope == ScopeId(0) || !self.is_introduced(scope, name.symbol) => {
+                self.check_spelling(name, symbol, id);
+                Ok(id)
+            }
+            Found::Several(one, two) => self.ambiguous(name, one, two),
+            _ => self.not_found(name, self.scopes[scope.0].owner, scope),
+        }
+    }
+
+    fn is_introduced(&self, scope: ScopeId, name: Symbol) -> bool {
+        self.entry(scope, name).is_some_and(|entry| matches!(entry.what, What::Introduced(_)))
+    }
+
+    fn check_spelling(&mut self, name: Name, defined: Symbol, id: DefinitionId) {
+        if name.symbol != defined {
+            let (used, wanted) = (self.text(name.symbol).to_owned(), self.text(defined).to_owned());
+            let message = format!("`{used}` is spelled `{wanted}` where it is declared");
+            let span = self.model.get(id).span;
+            self.report(
+                Diagnostic::error(name.span, message).related(span, "declared here").help(format!("write `{wanted}`")),
+            );
+        }
+    }
+
+    fn ambiguous<T>(&mut self, name: Name, one: DefinitionId, two: DefinitionId) -> Resolved<T> {
+        let message = format!("`{}` is inherited with two meanings", self.text(name.symbol));
+        let (first, second) = (self.full_name(one), self.full_name(two));
+        let (first_span, second_span) = (self.model.get(one).span, self.model.get(two).span);
+        let diagnostic = Diagnostic::error(name.span, message).label("which one?");
+        let diagnostic =
+            diagnostic.related(first_span, format!("`{first}`")).related(second_span, format!("`{second}`"));
+        self.fail(diagnostic.help(format!("write `{first}` or `{second}`")))
+    }
+
+    fn not_found<T>(&mut self, name: Name, within: Option<DefinitionId>, scope: ScopeId) -> Resolved<T> {
+        let text = self.text(name.symbol).to_owned();
+        let message = match within {
+            Some(owner) => format!("there is no `{text}` in {}", self.described(owner)),
+            None => format!("`{text}` is not declared"),
+        };
+        let diagnostic = Diagnostic::error(name.span, message).label("not found");
+        let near = self.nearest(&text, within.is_some(), scope);
+        let keyword = self.symbols.keyword_ignoring_case(name.symbol).map(|keyword| keyword.text().to_owned());
+        self.fail(match keyword.or(near) {
+            Some(near) => diagnostic.help(format!("is `{near}` meant?")),
+            None => diagnostic,
+        })
+    }
+
+    /// A declared name that is one letter off.
+    fn nearest(&self, text: &str, only_here: bool, scope: ScopeId) -> Option<String> {
+        let mut at = Some(scope);
+        let mut best: Option<&str> = None;
+        while let Some(here) = at {
+            let names = self.scopes[here.0].names.values().filter(|entry| matches!(entry.what, What::Definition(_)));
+            for entry in names {
+                let candidate = self.text(entry.symbol);
+                if one_letter_off(text, candidate) && best.is_none_or(|best| candidate < best) {
+                    best = Some(candidate);
+                }
+            }
+            at = if only_here { None } else { self.scopes[here.0].outer };
+        }
+        best.map(str::to_owned)
+    }
+
+    /// `CORBA::TypeCode` and what else the ORB itself has: names that a text may use without declaring them.
+    fn define_built_in(&mut self) {
+        let at = At { scope: ScopeId(0), parent: None };
+        let nowhere = Span::default();
+        self.prefix = "omg.org".to_owned();
+        let name = Name { symbol: self.symbols.intern("CORBA"), span: nowhere };
+        let module = self.add(at, name, 0, Kind::Module(Vec::new()));
+        self.declare(at.scope, name, What::Definition(module));
+        self.model.roots.push(module);
+        let inner = At { scope: self.open_scope(at.scope, Some(module)), parent: Some(module) };
+        let number = |basic| Kind::Typedef(Type::Basic(basic));
+        let built_in = [
+            ("TypeCode", Kind::Native),
+            ("Environment", Kind::Native),
+            ("ServiceType", number(Basic::UShort)),
+            ("ServiceOption", number(Basic::ULong)),
+            ("ServiceDetailType", number(Basic::ULong)),
+        ];
+        for (text, kind) in built_in {
+            let name = Name { symbol: self.symbols.intern(text), span: nowhere };
+            let id = self.add(inner, name, 0, kind);
+            self.declare(inner.scope, name, What::Definition(id));
+            self.list(inner, id);
+        }
+        self.prefix.clear();
+        self.defined_anything = false;
+    }
+}
+
+/// What a look-up finds.
+enum Found {
+    Nothing,
+    /// A definition, and how it is spelled where it is declared.
+    One(DefinitionId, Symbol),
+    Several(DefinitionId, DefinitionId),
+}
+
+fn one_letter_off(one: &str, two: &str) -> bool {
+    let (one, two) = (one.as_bytes(), two.as_bytes());
+    if one.len().abs_diff(two.len()) > 1 || one.len().min(two.len()) < 2 {
+        return false;
+    }
+    let front = one.iter().zip(two).take_while(|(a, b)| a == b).count();
+    let back = one.iter().rev().zip(two.iter().rev()).take_while(|(a, b)| a == b).count();
+    front + back + 1 >= one.len().max(two.len())
+}

@@ -1,0 +1,469 @@
+//! Constant expressions: their values, and the typing rules of CORBA 3.10.2.
+
+use super::{At, Failed, Resolved, Resolver};
+use crate::ast::{Basic, Binary, Expression, ExpressionKind as E, Unary};
+use crate::diagnostic::Diagnostic;
+use crate::model::{ConstantValue as V, DefinitionId, Kind, Type};
+use crate::source::Span;
+
+/// What a constant expression has to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Target {
+    Integer { bits: u32, signed: bool, name: &'static str },
+    Float { single: bool },
+    Fixed(Option<(u8, u8)>),
+    Boolean,
+    Character { wide: bool },
+    String { wide: bool, bound: Option<u32> },
+    Enumerator(DefinitionId),
+}
+
+impl Target {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Integer { .. } => "an integer",
+            Self::Float { .. } => "a floating-point number",
+            Self::Fixed(_) => "a fixed-point number",
+            Self::Boolean => "`TRUE` or `FALSE`",
+            Self::Character { wide: false } => "a character",
+            Self::Character { wide: true } => "a wide character",
+            Self::String { wide: false, .. } => "a string",
+            Self::String { wide: true, .. } => "a wide string",
+            Self::Enumerator(_) => "an enumerator",
+        }
+    }
+
+    fn range(self) -> (i128, i128) {
+        match self {
+            Self::Integer { bits, signed: true, .. } => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+            Self::Integer { bits, .. } => (0, (1 << bits) - 1),
+            _ => (i128::from(i64::MIN), i128::from(u64::MAX)),
+        }
+    }
+}
+
+const ULONG: Target = Target::Integer { bits: 32, signed: false, name: "unsigned long" };
+
+impl Resolver<'_> {
+    /// The size of an array, a bound: a positive integer constant.
+    pub(super) fn size(&mut self, expression: &Expression, at: At) -> Resolved<u32> {
+        let size = self.non_negative(expression, at)?;
+        if size == 0 {
+            return self.fail(Diagnostic::error(expression.span, "the size must be positive, and is 0"));
+        }
+        Ok(size)
+    }
+
+    /// A constant that is an integer of 32 bits without a sign.
+    pub(super) fn non_negative(&mut self, expression: &Expression, at: At) -> Resolved<u32> {
+        match self.evaluate_checked(expression, ULONG, at)? {
+            V::Integer(value) => u32::try_from(value).map_err(|_| Failed),
+            _ => Err(Failed),
+        }
+    }
+
+    /// The value of an expression that has to be of a type.
+    pub(super) fn evaluate_as(&mut self, expression: &Expression, ty: &Type, place: Span, at: At) -> Resolved<V> {
+        let target = match self.model.resolved(ty) {
+            Type::Faulty => return Err(Failed),
+            Type::Basic(basic) => basic_target(*basic),
+            Type::String(wide, bound) => Some(Target::String { wide: *wide, bound: *bound }),
+            Type::FixedConstant => Some(Target::Fixed(None)),
+            Type::Fixed(digits, scale) => Some(Target::Fixed(Some((*digits, *scale)))),
+            Type::Named(id) if matches!(self.model.get(*id).kind, Kind::Enum(_)) => Some(Target::Enumerator(*id)),
+            _ => None,
+        };
+        match target {
+            Some(target) => self.evaluate_checked(expression, target, at),
+            None => {
+                let note = "it can be of an integer, floating-point, fixed-point, character, boolean, string or enumeration type";
+                self.fail(Diagnostic::error(place, "a constant cannot be of this type").note(note))
+            }
+        }
+    }
+
+    /// Looks an expression over whose type is unknown, for what is wrong with its names.
+    pub(super) fn evaluate_freely(&mut self, expression: &Expression, at: At) -> Resolved<()> {
+        match &expression.kind {
+            E::Named(name) => self.look_up(name, at.scope, true).map(drop),
+            E::Unary(_, operand) => self.evaluate_freely(operand, at),
+            E::Binary(_, operands) => {
+                self.evaluate_freely(&operands.0, at)?;
+                self.evaluate_freely(&operands.1, at)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn evaluate_checked(&mut self, expression: &Expression, target: Target, at: At) -> Resolved<V> {
+        let value = self.evaluate(expression, target, at)?;
+        let span = expression.span;
+        match (&value, target) {
+            (V::Integer(number), Target::Integer { name, .. }) => {
+                let (least, most) = target.range();
+                if *number < least || *number > most {
+                    let message = format!("{number} does not fit `{name}`");
+                    let note = format!("`{name}` holds {least} to {most}");
+                    return self.fail(Diagnostic::error(span, message).note(note));
+                }
+            }
+            (V::Float(number), Target::Float { single })
+                if !number.is_finite() || (single && number.abs() > f64::from(f32::MAX)) =>
+            {
+                let name = if single { "float" } else { "double" };
+                return self.fail(Diagnostic::error(span, format!("the value does not fit `{name}`")));
+            }
+            (V::String(text), Target::String { bound: Some(bound), .. }) => {
+                let length = text.chars().count();
+                if length > bound as usize {
+                    let message = format!("the string has {length} characters, its type allows {bound}");
+                    return self.fail(Diagnostic::error(span, message));
+                }
+            }
+            (V::Fixed(digits, scale), Target::Fixed(Some((most, behind)))) => {
+                return self.fit_fixed(*digits, *scale, most, behind, span);
+            }
+            (V::Character(character), Target::Character { wide: false }) if u32::from(*character) > 255 => {
+                return self.fail(
+                    Diagnostic::error(span, "the character is not of ISO 8859-1, and a `char` has one octet")
+                        .help("use `wchar`"),
+                );
+            }
+            _ => {}
+        }
+        Ok(value)
+    }
+
+    fn fit_fixed(&mut self, digits: i128, scale: u32, most: u8, behind: u8, span: Span) -> Resolved<V> {
+        let (mut digits, mut scale) = (digits, scale);
+        while scale > u32::from(behind) {
+            (digits, scale) = (digits / 10, scale - 1);
+        }
+        let whole = digits.unsigned_abs() / 10_u128.pow(scale);
+        if whole >= 10_u128.pow(u32::from(most - behind)) {
+            return self.fail(Diagnostic::error(span, format!("the value does not fit `fixed<{most}, {behind}>`")));
+        }
+        Ok(V::Fixed(digits, scale))
+    }
+
+    fn mismatch<T>(&mut self, span: Span, found: &str, target: Target) -> Resolved<T> {
+        let message = format!("{} was expected, {found} was found", target.text());
+        let diagnostic = Diagnostic::error(span, message);
+        let help = match (target, found) {
+            (Target::Boolean, "an integer") => "write `TRUE` or `FALSE`",
+            (Target::Character { .. }, "a string") => "a character is written in single quotes",
+            (Target::String { wide: true, .. }, "a string") | (Target::Character { wide: true }, "a character") => {
+                "write `L` in front of it"
+            }
+            (Target::String { wide: false, .. }, "a wide string")
+            | (Target::Character { wide: false }, "a wide character") => "leave out the `L`",
+            (Target::Fixed(_), _) => "a fixed-point number is written with a `d` at its end",
+            _ => return self.fail(diagnostic),
+        };
+        self.fail(diagnostic.help(help))
+    }
+
+    fn evaluate(&mut self, expression: &Expression, target: Target, at: At) -> Resolved<V> {
+        let span = expression.span;
+        match &expression.kind {
+            E::Faulty => Err(Failed),
+            E::Integer(value) => match target {
+                Target::Integer { .. } => Ok(V::Integer(i128::from(*value))),
+                #[expect(
+                    clippy::cast_precision_loss,
+                    reason = "an integer literal where a floating-point one is wanted"
+                )]
+                Target::Float { .. } => Ok(V::Float(*value as f64)),
+                _ => self.mismatch(span, "an integer", target),
+            },
+            E::Float(value) => match target {
+                Target::Float { .. } => Ok(V::Float(*value)),
+                _ => self.mismatch(span, "a floating-point number", target),
+            },
+            E::Fixed(digits, scale) => match (target, i128::try_from(*digits)) {
+                (Target::Fixed(_), Ok(digits)) => Ok(V::Fixed(digits, *scale)),
+                _ => self.mismatch(span, "a fixed-point number", target),
+            },
+            E::Character(value, wide) => match target {
+                Target::Character { wide: wanted } if wanted == *wide => Ok(V::Character(*value)),
+                _ => self.mismatch(span, if *wide { "a wide character" } else { "a character" }, target),
+            },
+            E::String(value, wide) => match target {
+                Target::String { wide: wanted, .. } if wanted == *wide => Ok(V::String(value.clone())),
+                _ => self.mismatch(span, if *wide { "a wide string" } else { "a string" }, target),
+            },
+            E::Boolean(value) => match target {
+                Target::Boolean => Ok(V::Boolean(*value)),
+                _ => self.mismatch(span, "a boolean", target),
+            },
+            E::Named(name) => self.evaluate_name(name, target, at),
+            E::Unary(operator, operand) => {
+                let value = self.evaluate(operand, target, at)?;
+                self.unary(*operator, value, span, target)
+            }
+            E::Binary(operator, operands) => {
+                let left = self.evaluate(&operands.0, target, at)?;
+                let right = self.evaluate(&operands.1, target, at)?;
+                self.binary(*operator, (left, right), (span, operands.1.span), target)
+            }
+        }
+    }
+
+    fn evaluate_name(&mut self, name: &crate::ast::ScopedName, target: Target, at: At) -> Resolved<V> {
+        // A label may name an enumerator without the module of its enumeration.
+        if let (Target::Enumerator(of), [single]) = (target, name.parts.as_slice())
+            && !name.absolute
+            && let Kind::Enum(enumerators) = &self.model.get(of).kind
+            && let Some(id) = enumerators.iter().find(|id| self.model.get(**id).name == single.symbol)
+            && self.model.get(of).parent != at.parent
+        {
+            return Ok(V::Enumerator(*id));
+        }
+        let id = self.look_up(name, at.scope, true)?;
+        let (what, place) = (self.described(id), self.model.get(id).span);
+        match &self.model.get(id).kind {
+            Kind::Enumerator(of, _) => match target {
+                Target::Enumerator(wanted) if wanted == *of => Ok(V::Enumerator(id)),
+                Target::Enumerator(wanted) => {
+                    let (of, wanted) = (self.described(*of), self.described(wanted));
+                    let message = format!("an enumerator of {wanted} was expected, this is one of {of}");
+                    self.fail(Diagnostic::error(name.span, message).related(place, "declared here"))
+                }
+                _ => self.mismatch(name.span, "an enumerator", target),
+            },
+            Kind::Constant(_, V::Faulty) => Err(Failed),
+            Kind::Constant(ty, value) => {
+                let wide = match self.model.resolved(ty) {
+                    Type::String(wide, _) => *wide,
+                    Type::Basic(basic) => *basic == Basic::WChar,
+                    _ => false,
+                };
+                let (value, ty) = (value.clone(), self.model.resolved(ty).clone());
+                let found = match (&value, target) {
+                    (V::Integer(_), Target::Integer { .. })
+                    | (V::Float(_), Target::Float { .. })
+                    | (V::Fixed(..), Target::Fixed(_))
+                    | (V::Boolean(_), Target::Boolean) => return Ok(value),
+                    #[expect(
+                        clippy::cast_precision_loss,
+                        reason = "an integer constant where a floating-point one is wanted"
+                    )]
+                    (V::Integer(number), Target::Float { .. }) => return Ok(V::Float(*number as f64)),
+                    (V::Character(_), Target::Character { wide: wanted })
+                    | (V::String(_), Target::String { wide: wanted, .. })
+                        if wanted == wide =>
+                    {
+                        return Ok(value);
+                    }
+                    (V::Enumerator(_), Target::Enumerator(of)) if ty == Type::Named(of) => return Ok(value),
+                    (V::Integer(_), _) => "an integer",
+                    (V::Float(_), _) => "a floating-point number",
+                    (V::Fixed(..), _) => "a fixed-point number",
+                    (V::Boolean(_), _) => "a boolean",
+                    (V::Character(_), _) if wide => "a wide character",
+                    (V::Character(_), _) => "a character",
+                    (V::String(_), _) if wide => "a wide string",
+                    (V::String(_), _) => "a string",
+                    _ => "an enumerator of another enumeration",
+                };
+                self.mismatch(name.span, found, target)
+            }
+            _ => {
+                let message = format!("{what} is not a constant");
+                self.fail(
+                    Diagnostic::error(name.span, message)
+                        .label("a constant was expected")
+                        .related(place, "declared here"),
+                )
+            }
+        }
+    }
+
+    fn unary(&mut self, operator: Unary, value: V, span: Span, target: Target) -> Resolved<V> {
+        match (operator, value) {
+            (Unary::Plus, value @ (V::Integer(_) | V::Float(_) | V::Fixed(..))) => Ok(value),
+            (Unary::Minus, V::Integer(value)) => self.in_range(value.checked_neg(), span),
+            (Unary::Minus, V::Float(value)) => Ok(V::Float(-value)),
+            (Unary::Minus, V::Fixed(digits, scale)) => Ok(V::Fixed(-digits, scale)),
+            (Unary::Complement, V::Integer(value)) => match target {
+                Target::Integer { signed: false, .. } if value >= 0 => {
+                    self.in_range(Some(target.range().1 - value), span)
+                }
+                _ => self.in_range(Some(-value - 1), span),
+            },
+            (_, V::Faulty) => Err(Failed),
+            _ => self.no_operator(span, target),
+        }
+    }
+
+    fn no_operator<T>(&mut self, span: Span, target: Target) -> Resolved<T> {
+        let message = format!(
+            "this operator does not work on {}",
+            if target == Target::Boolean { "booleans" } else { target.text() }
+        );
+        self.fail(Diagnostic::error(span, message))
+    }
+
+    /// Sub-expressions too have to fit what a constant can be at most.
+    fn in_range(&mut self, value: Option<i128>, span: Span) -> Resolved<V> {
+        match value.filter(|value| (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(value)) {
+            Some(value) => Ok(V::Integer(value)),
+            None => self.fail(Diagnostic::error(span, "the value needs more than 64 bits")),
+        }
+    }
+
+    fn binary(&mut self, operator: Binary, operands: (V, V), spans: (Span, Span), target: Target) -> Resolved<V> {
+        let (span, right_span) = spans;
+        match operands {
+            (V::Integer(left), V::Integer(right)) => self.integers(operator, left, right, spans),
+            (V::Float(left), V::Float(right)) => {
+                let value = match operator {
+                    Binary::Add => left + right,
+                    Binary::Subtract => left - right,
+                    Binary::Multiply => left * right,
+                    Binary::Divide if right == 0.0 => {
+                        return self.fail(Diagnostic::error(right_span, "division by zero"));
+                    }
+                    Binary::Divide => left / right,
+                    _ => return self.no_operator(span, target),
+                };
+                Ok(V::Float(value))
+            }
+            (V::Fixed(..), V::Fixed(0, _)) if operator == Binary::Divide => {
+                self.fail(Diagnostic::error(right_span, "division by zero"))
+            }
+            (V::Fixed(left, left_scale), V::Fixed(right, right_scale)) => {
+                match fixed(operator, (left, left_scale), (right, right_scale)) {
+                    Some(Some((digits, scale))) => Ok(V::Fixed(digits, scale)),
+                    Some(None) => self.fail(Diagnostic::error(span, "the value has more than 31 digits")),
+                    None => self.no_operator(span, target),
+                }
+            }
+            (V::Faulty, _) | (_, V::Faulty) => Err(Failed),
+            _ => self.no_operator(span, target),
+        }
+    }
+
+    fn integers(&mut self, operator: Binary, left: i128, right: i128, (span, right_span): (Span, Span)) -> Resolved<V> {
+        let shift = u32::try_from(right).ok().filter(|shift| *shift < 64);
+        let value = match operator {
+            Binary::Or => Some(left | right),
+            Binary::Xor => Some(left ^ right),
+            Binary::And => Some(left & right),
+            Binary::ShiftLeft | Binary::ShiftRight => match shift {
+                // What is shifted out of 64 bits is gone.
+                Some(shift) if operator == Binary::ShiftLeft && left >= 0 => {
+                    Some((left << shift) & i128::from(u64::MAX))
+                }
+                Some(shift) if operator == Binary::ShiftLeft => Some(left << shift),
+                Some(shift) => Some(left >> shift),
+                None => {
+                    return self
+                        .fail(Diagnostic::error(right_span, format!("a shift is by 0 to 63 places, not {right}")));
+                }
+            },
+            Binary::Add => left.checked_add(right),
+            Binary::Subtract => left.checked_sub(right),
+            Binary::Multiply => left.checked_mul(right),
+            Binary::Divide | Binary::Remainder if right == 0 => {
+                return self.fail(Diagnostic::error(right_span, "division by zero"));
+            }
+            Binary::Divide => left.checked_div(right),
+            Binary::Remainder => left.checked_rem(right),
+        };
+        self.in_range(value, span)
+    }
+}
+
+fn basic_target(basic: Basic) -> Option<Target> {
+    let integer = |bits, signed| Some(Target::Integer { bits, signed, name: basic.text() });
+    match basic {
+        Basic::Short => integer(16, true),
+        Basic::UShort => integer(16, false),
+        Basic::Long => integer(32, true),
+        Basic::ULong => integer(32, false),
+        Basic::LongLong => integer(64, true),
+        Basic::ULongLong => integer(64, false),
+        Basic::Int8 => integer(8, true),
+        Basic::Octet | Basic::UInt8 => integer(8, false),
+        Basic::Float => Some(Target::Float { single: true }),
+        Basic::Double | Basic::LongDouble => Some(Target::Float { single: false }),
+        Basic::Char => Some(Target::Character { wide: false }),
+        Basic::WChar => Some(Target::Character { wide: true }),
+        Basic::Boolean => Some(Target::Boolean),
+        Basic::Void | Basic::Any | Basic::Object | Basic::ValueBase => None,
+    }
+}
+
+/// Fixed-point arithmetic (CORBA 3.10.2): `None` for an operator it does not have, `Some(None)` for a value that
+/// 31 digits do not hold. Digits behind the point are dropped where there are too many.
+fn fixed(operator: Binary, left: (i128, u32), right: (i128, u32)) -> Option<Option<(i128, u32)>> {
+    let aligned = || {
+        let scale = left.1.max(right.1);
+        let one = left.0.checked_mul(10_i128.checked_pow(scale - left.1)?)?;
+        let two = right.0.checked_mul(10_i128.checked_pow(scale - right.1)?)?;
+        Some((one, two, scale))
+    };
+    let result = match operator {
+        Binary::Add => aligned().and_then(|(one, two, scale)| Some((one.checked_add(two)?, scale))),
+        Binary::Subtract => aligned().and_then(|(one, two, scale)| Some((one.checked_sub(two)?, scale))),
+        Binary::Multiply => multiply(left, right),
+        Binary::Divide => divide(left, right),
+        _ => return None,
+    };
+    Some(result.and_then(normal))
+}
+
+fn multiply(mut left: (i128, u32), mut right: (i128, u32)) -> Option<(i128, u32)> {
+    loop {
+        if let Some(digits) = left.0.checked_mul(right.0) {
+            return Some((digits, left.1 + right.1));
+        }
+        let longer = if left.1 >= right.1 { &mut left } else { &mut right };
+        *longer = (longer.0 / 10, longer.1.checked_sub(1)?);
+    }
+}
+
+fn divide(left: (i128, u32), right: (i128, u32)) -> Option<(i128, u32)> {
+    let (mut rest, mut scale) = left;
+    let mut digits = rest.checked_div(right.0)?;
+    rest %= right.0;
+    while rest != 0 && digits.unsigned_abs() < 10_u128.pow(31) {
+        rest = rest.checked_mul(10)?;
+        digits = digits.checked_mul(10)?.checked_add(rest / right.0)?;
+        rest %= right.0;
+        scale += 1;
+    }
+    if scale < right.1 {
+        digits = digits.checked_mul(10_i128.checked_pow(right.1 - scale)?)?;
+        scale = right.1;
+    }
+    Some((digits, scale - right.1))
+}
+
+/// At most 31 digits, no zeros at the end.
+fn normal((mut digits, mut scale): (i128, u32)) -> Option<(i128, u32)> {
+    while scale > 0 && (digits % 10 == 0 || digits.unsigned_abs() >= 10_u128.pow(31)) {
+        (digits, scale) = (digits / 10, scale - 1);
+    }
+    (digits.unsigned_abs() < 10_u128.pow(31)).then_some((digits, scale))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fixed;
+    use crate::ast::Binary as B;
+
+    #[test]
+    fn fixed_point() {
+        assert_eq!(fixed(B::Add, (15, 1), (25, 2)), Some(Some((175, 2))));
+        assert_eq!(fixed(B::Subtract, (15, 1), (5, 1)), Some(Some((1, 0))));
+        assert_eq!(fixed(B::Multiply, (15, 1), (-2, 0)), Some(Some((-3, 0))));
+        assert_eq!(fixed(B::Divide, (1, 0), (4, 0)), Some(Some((25, 2))));
+        assert_eq!(fixed(B::Divide, (1, 0), (5, 1)), Some(Some((2, 0))));
+        let third = fixed(B::Divide, (1, 0), (3, 0)).flatten();
+        assert_eq!(third, Some((3_333_333_333_333_333_333_333_333_333_333, 31)));
+        assert_eq!(fixed(B::Multiply, (10_i128.pow(30), 0), (10_i128.pow(30), 0)), Some(None));
+        assert_eq!(fixed(B::Remainder, (1, 0), (3, 0)), None);
+    }
+}

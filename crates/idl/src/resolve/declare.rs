@@ -1,0 +1,535 @@
+//! Modules, structures, unions, enumerations, typedefs, constants, exceptions.
+
+use super::{At, Resolver, What};
+use crate::ast::{
+    self, Annotation, Basic, Declaration, DeclarationKind, Declarator, Expression, ForwardKind, Label, Name,
+};
+use crate::diagnostic::Diagnostic;
+use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Struct, Type, Union};
+use crate::source::Span;
+use std::collections::{HashMap, HashSet};
+
+/// Annotations of IDL 4.2 and our own for real time.
+const ANNOTATIONS: &[&str] = &[
+    "id",
+    "autoid",
+    "optional",
+    "position",
+    "value",
+    "extensibility",
+    "final",
+    "appendable",
+    "mutable",
+    "key",
+    "must_understand",
+    "default_literal",
+    "default",
+    "range",
+    "min",
+    "max",
+    "unit",
+    "bit_bound",
+    "external",
+    "nested",
+    "verbatim",
+    "service",
+    "oneway",
+    "ami",
+    "try_construct",
+    "hashid",
+    "topic",
+    "wcet",
+    "period",
+    "deadline",
+    "priority",
+];
+
+impl Resolver<'_> {
+    pub(super) fn declaration(&mut self, declaration: &Declaration, at: At) {
+        use DeclarationKind as D;
+        self.check_annotations(&declaration.annotations, at);
+        let first = self.model.definitions.len();
+        match &declaration.kind {
+            D::Module(name, body, _) => self.module(*name, body, declaration, at),
+            D::Interface(interface) => self.interface(interface, declaration, at),
+            D::InterfaceForward(flavor, name) => self.interface_forward(*flavor, *name, declaration, at),
+            D::Value(value) => self.value(value, declaration, at),
+            D::ValueForward(flavor, name) => self.value_forward(*flavor, *name, declaration, at),
+            D::ValueBox(name, ty) => self.value_box(*name, ty, declaration, at),
+            D::Struct(structure) => {
+                self.structure(structure, declaration, at, false);
+            }
+            D::Exception(structure) => {
+                self.structure(structure, declaration, at, true);
+            }
+            D::Forward(name, kind) => self.forward(*name, *kind, declaration, at),
+            D::Union(union) => {
+                self.union(union, declaration, at);
+            }
+            D::Enum(enumeration) => {
+                self.enumeration(enumeration, declaration, at);
+            }
+            D::Typedef(ty, declarators) => self.typedef(ty, declarators, declaration, at),
+            D::Constant(ty, name, value) => self.constant(ty, *name, value, declaration, at),
+            D::Native(name) => self.simple(*name, Kind::Native, declaration, at),
+            D::AnnotationType(name) => {
+                let id = self.add(at, *name, declaration.first_token, Kind::Annotation);
+                let symbol = self.annotation_symbol(*name);
+                self.declare(at.scope, Name { symbol, ..*name }, What::Definition(id));
+            }
+            D::Bitmask(name, flags) => {
+                let flags = flags.iter().map(|(flag, _)| flag.symbol).collect();
+                self.simple(*name, Kind::Bitmask(flags), declaration, at);
+            }
+            D::Bitset(bitset) => {
+                for (width, _, _) in &bitset.fields {
+                    let _ = self.size(width, at);
+                }
+                if let Some(base) = &bitset.base {
+                    let _ = self.look_up(base, at.scope, false);
+                }
+                self.simple(bitset.name, Kind::Bitset, declaration, at);
+            }
+            D::Operation(operation) => self.operation(operation, declaration, at),
+            D::Attribute(attribute) => self.attribute(attribute, declaration, at),
+            D::State(state) => self.state(state, declaration, at),
+            D::Factory(name, parameters, raises) => self.factory(*name, parameters, raises, at),
+            D::TypeId(name, id) => self.type_id(name, id, at),
+            D::TypePrefix(name, prefix) => self.type_prefix(name, prefix, at),
+            D::Import(span) => self.import(*span),
+            D::EnterFile => {
+                self.prefixes.push(std::mem::take(&mut self.prefix));
+            }
+            D::LeaveFile => self.prefix = self.prefixes.pop().unwrap_or_default(),
+            D::Pragma(pragma) => self.pragma(pragma.span, &pragma.tokens, at),
+        }
+        if let Some(definition) = self.model.definitions.get_mut(first) {
+            let names = declaration.annotations.iter().filter_map(|annotation| annotation.name.parts.last());
+            definition.annotations = names.map(|name| (name.symbol, name.span)).collect();
+        }
+    }
+
+    /// Annotations have names of their own.
+    fn annotation_symbol(&mut self, name: Name) -> crate::symbol::Symbol {
+        let text = format!("@{}", self.text(name.symbol));
+        self.symbols.intern(&text)
+    }
+
+    pub(super) fn check_annotations(&mut self, annotations: &[Annotation], at: At) {
+        for annotation in annotations {
+            let Some(name) = annotation.name.parts.last().copied() else { continue };
+            let text = self.text(name.symbol).to_owned();
+            let own = Name { symbol: self.annotation_symbol(name), ..name };
+            let mut scope = Some(at.scope);
+            let mut known = ANNOTATIONS.contains(&text.as_str());
+            while let Some(here) = scope.filter(|_| !known) {
+                known = self.entry(here, own.symbol).is_some();
+                scope = self.scopes[here.0].outer;
+            }
+            if !known {
+                let message = format!("there is no annotation `@{text}`; it is ignored");
+                self.report(Diagnostic::warning(annotation.name.span, message));
+            }
+        }
+    }
+
+    fn simple(&mut self, name: Name, kind: Kind, declaration: &Declaration, at: At) {
+        let id = self.add(at, name, declaration.first_token, kind);
+        self.declare(at.scope, name, What::Definition(id));
+        self.list(at, id);
+    }
+
+    fn module(&mut self, name: Name, body: &[Declaration], declaration: &Declaration, at: At) {
+        let known = self.entry(at.scope, name.symbol);
+        let reopened = match known.map(|entry| entry.what) {
+            Some(What::Definition(id)) if matches!(self.model.get(id).kind, Kind::Module(_)) => Some(id),
+            _ => None,
+        };
+        let id = match (reopened, known) {
+            (Some(id), Some(entry)) => {
+                self.check_spelling(name, entry.symbol, id);
+                self.check_same_prefix(id, name, "opened");
+                if let Some(scope) = self.scope_of.get(&id) {
+                    self.scopes[scope.0].names.retain(|_, entry| !matches!(entry.what, What::Introduced(_)));
+                }
+                id
+            }
+            _ => {
+                let id = self.add(at, name, declaration.first_token, Kind::Module(Vec::new()));
+                self.declare(at.scope, name, What::Definition(id));
+                self.list(at, id);
+                id
+            }
+        };
+        let scope = match self.scope_of.get(&id) {
+            Some(scope) => *scope,
+            None => self.open_scope(at.scope, Some(id)),
+        };
+        self.prefixes.push(self.prefix.clone());
+        let depth = self.prefixes.len();
+        for declaration in body {
+            self.declaration(declaration, At { scope, parent: Some(id) });
+        }
+        self.prefixes.truncate(depth);
+        self.prefix = self.prefixes.pop().unwrap_or_default();
+    }
+
+    fn typedef(&mut self, ty: &ast::Type, declarators: &[Declarator], declaration: &Declaration, at: At) {
+        let of = self.ty(ty, at);
+        for declarator in declarators {
+            let declared = self.declared(&of, declarator, at);
+            let local = self.is_local(&declared);
+            if !declarator.dimensions.is_empty() {
+                self.check_complete(&declared, ty.span, None);
+            }
+            let id = self.add(at, declarator.name, declaration.first_token, Kind::Typedef(declared));
+            self.model.get_mut(id).local = local;
+            self.declare(at.scope, declarator.name, What::Definition(id));
+            self.list(at, id);
+        }
+    }
+
+    fn constant(&mut self, ty: &ast::Type, name: Name, value: &Expression, declaration: &Declaration, at: At) {
+        let written = self.ty(ty, at);
+        let value = self.evaluate_as(value, &written, ty.span, at).unwrap_or(ConstantValue::Faulty);
+        let id = self.add(at, name, declaration.first_token, Kind::Constant(written, value));
+        self.declare(at.scope, name, What::Definition(id));
+        self.list(at, id);
+    }
+
+    // ---- structures --------------------------------------------------------------------------------
+
+    fn forward(&mut self, name: Name, kind: ForwardKind, declaration: &Declaration, at: At) {
+        if let Some(entry) = self.entry(at.scope, name.symbol)
+            && let What::Definition(id) = entry.what
+            && entry.symbol == name.symbol
+        {
+            let same = match &self.model.get(id).kind {
+                Kind::Struct(_) => kind == ForwardKind::Struct,
+                Kind::Union(_) => kind == ForwardKind::Union,
+                _ => false,
+            };
+            if same {
+                return;
+            }
+        }
+        let empty = match kind {
+            ForwardKind::Struct => {
+                Kind::Struct(Struct { defined: false, base: None, members: Vec::new(), inner: Vec::new() })
+            }
+            ForwardKind::Union => {
+                let discriminator = Type::Faulty;
+                Kind::Union(Union { defined: false, discriminator, arms: Vec::new(), inner: Vec::new() })
+            }
+        };
+        let id = self.add(at, name, declaration.first_token, empty);
+        self.declare(at.scope, name, What::Definition(id));
+        self.announced.push((id, name.span));
+    }
+
+    /// The announcement that a definition fulfils, if there is one, with its scope opened anew.
+    fn fulfil(&mut self, name: Name, first_token: usize, at: At, fits: impl Fn(&Kind) -> bool) -> Option<DefinitionId> {
+        let entry = self.entry(at.scope, name.symbol)?;
+        let What::Definition(id) = entry.what else { return None };
+        if entry.symbol != name.symbol || !fits(&self.model.get(id).kind) {
+            return None;
+        }
+        self.check_same_prefix(id, name, "defined");
+        let definition = self.model.get_mut(id);
+        (definition.span, definition.first_token) = (name.span, first_token);
+        Some(id)
+    }
+
+    pub(super) fn structure(
+        &mut self,
+        structure: &ast::Struct,
+        declaration: &Declaration,
+        at: At,
+        exception: bool,
+    ) -> Option<DefinitionId> {
+        let announced = |kind: &Kind| !exception && matches!(kind, Kind::Struct(known) if !known.defined);
+        let id = match self.fulfil(structure.name, declaration.first_token, at, announced) {
+            Some(id) => id,
+            None => {
+                let empty = Struct { defined: false, base: None, members: Vec::new(), inner: Vec::new() };
+                let kind = if exception { Kind::Exception(empty) } else { Kind::Struct(empty) };
+                let id = self.add(at, structure.name, declaration.first_token, kind);
+                self.declare(at.scope, structure.name, What::Definition(id));
+                id
+            }
+        };
+        let inner = At { scope: self.open_scope(at.scope, Some(id)), parent: Some(id) };
+        let base = structure.base.as_ref().and_then(|base| self.structure_base(base, at));
+        if structure.members.is_empty()
+            && !exception
+            && base.is_none()
+            && !self.extended
+            && self.diagnostics.errors() == 0
+        {
+            let message = format!("structure `{}` has no member", self.text(structure.name.symbol));
+            self.report(
+                Diagnostic::error(structure.name.span, message)
+                    .help("give it one, or ask for IDL 4 (`--idl-4`, `.idl_4()`)"),
+            );
+        }
+        let mut members = Vec::new();
+        let mut local = false;
+        for member in &structure.members {
+            self.check_annotations(&member.annotations, at);
+            self.members(&member.ty, &member.declarators, member.first_token, inner, &mut members);
+        }
+        for member in &members {
+            local |= self.is_local(&member.ty);
+            self.check_no_native(&member.ty, member.span);
+        }
+        let definition = self.model.get_mut(id);
+        definition.local = local;
+        if let Kind::Struct(known) | Kind::Exception(known) = &mut definition.kind {
+            (known.defined, known.base, known.members) = (true, base, members);
+        }
+        self.list(at, id);
+        Some(id)
+    }
+
+    fn structure_base(&mut self, name: &ast::ScopedName, at: At) -> Option<DefinitionId> {
+        let id = self.look_up(name, at.scope, false).ok()?;
+        match &self.model.get(id).kind {
+            Kind::Struct(base) if base.defined => Some(id),
+            _ => {
+                let message = format!("{} is not a defined structure", self.described(id));
+                self.report(Diagnostic::error(name.span, message));
+                None
+            }
+        }
+    }
+
+    /// Members from one line.
+    pub(super) fn members(
+        &mut self,
+        ty: &ast::Type,
+        declarators: &[Declarator],
+        first_token: usize,
+        at: At,
+        members: &mut Vec<Member>,
+    ) {
+        let of = self.ty(ty, at);
+        for declarator in declarators {
+            let declared = self.declared(&of, declarator, at);
+            self.check_complete(&declared, ty.span, at.parent);
+            self.declare(at.scope, declarator.name, What::Member);
+            members.push(Member {
+                name: declarator.name.symbol,
+                span: declarator.name.span,
+                ty: declared,
+                first_token,
+            });
+        }
+    }
+
+    fn check_no_native(&mut self, ty: &Type, span: Span) {
+        if let Some(native) = self.native_in(ty)
+            && !self.is_of_the_orb(native)
+        {
+            let message = format!("{} cannot be a member", self.described(native));
+            self.report(
+                Diagnostic::error(span, message).note("native types are for the parameters of local interfaces"),
+            );
+        }
+    }
+
+    // ---- unions ------------------------------------------------------------------------------------
+
+    pub(super) fn union(&mut self, union: &ast::Union, declaration: &Declaration, at: At) -> Option<DefinitionId> {
+        let announced = |kind: &Kind| matches!(kind, Kind::Union(known) if !known.defined);
+        let id = match self.fulfil(union.name, declaration.first_token, at, announced) {
+            Some(id) => id,
+            None => {
+                let discriminator = Type::Faulty;
+                let kind = Kind::Union(Union { defined: false, discriminator, arms: Vec::new(), inner: Vec::new() });
+                let id = self.add(at, union.name, declaration.first_token, kind);
+                self.declare(at.scope, union.name, What::Definition(id));
+                id
+            }
+        };
+        let inner = At { scope: self.open_scope(at.scope, Some(id)), parent: Some(id) };
+        let discriminator = self.discriminator(&union.discriminator, inner);
+        let mut arms = Vec::new();
+        let mut seen = Labels::default();
+        for arm in &union.arms {
+            let (mut labels, mut default) = (Vec::new(), false);
+            for label in &arm.labels {
+                match label {
+                    Label::Default(span) => {
+                        default = true;
+                        self.check_default(*span, &mut seen);
+                    }
+                    Label::Case(value) if discriminator == Type::Faulty => drop(self.evaluate_freely(value, inner)),
+                    Label::Case(value) => {
+                        let span = union.discriminator.span;
+                        if let Ok(evaluated) = self.evaluate_as(value, &discriminator, span, inner) {
+                            self.check_label(&evaluated, value.span, &mut seen);
+                            labels.push(evaluated);
+                        }
+                    }
+                }
+            }
+            let mut members = Vec::new();
+            self.members(&arm.ty, std::slice::from_ref(&arm.declarator), arm.first_token, inner, &mut members);
+            for member in members {
+                self.check_no_native(&member.ty, member.span);
+                arms.push(Arm { labels: labels.clone(), default, member });
+            }
+        }
+        self.check_default_reachable(&discriminator, &seen);
+        let local = arms.iter().any(|arm| self.is_local(&arm.member.ty));
+        let definition = self.model.get_mut(id);
+        definition.local = local;
+        if let Kind::Union(known) = &mut definition.kind {
+            (known.defined, known.discriminator, known.arms) = (true, discriminator, arms);
+        }
+        self.list(at, id);
+        Some(id)
+    }
+
+    fn discriminator(&mut self, written: &ast::Type, at: At) -> Type {
+        use Basic as B;
+        let ty = self.ty(written, at);
+        let fits = match self.model.resolved(&ty) {
+            Type::Basic(basic) => {
+                !matches!(basic, B::Void | B::Float | B::Double | B::LongDouble | B::Any | B::Object | B::ValueBase)
+            }
+            Type::Named(id) => matches!(self.model.get(*id).kind, Kind::Enum(_)),
+            Type::Faulty => return Type::Faulty,
+            _ => false,
+        };
+        if !fits {
+            let note = "it can be an integer type, `char`, `wchar`, `octet`, `boolean` or an enumeration";
+            self.report(
+                Diagnostic::error(written.span, "the discriminator of a union cannot have this type").note(note),
+            );
+            return Type::Faulty;
+        }
+        if let Type::Basic(kind @ (B::Octet | B::Int8 | B::UInt8)) = self.model.resolved(&ty)
+            && !self.extended
+        {
+            let message = format!("`{}` as a discriminator is of IDL 4 only", kind.text());
+            self.report(
+                Diagnostic::error(written.span, message)
+                    .help("use `char` or `short`, or ask for IDL 4 (`--idl-4`, `.idl_4()`)"),
+            );
+        }
+        ty
+    }
+
+    fn check_default(&mut self, span: Span, seen: &mut Labels) {
+        match seen.default {
+            Some(first) => self.report(
+                Diagnostic::error(span, "a union has one default at most")
+                    .label("the second")
+                    .related(first, "the first"),
+            ),
+            None => seen.default = Some(span),
+        }
+    }
+
+    fn check_label(&mut self, value: &ConstantValue, span: Span, seen: &mut Labels) {
+        let key = match value {
+            ConstantValue::Integer(value) => Key::Integer(*value),
+            ConstantValue::Boolean(value) => Key::Integer(i128::from(*value)),
+            ConstantValue::Character(value) => Key::Integer(i128::from(u32::from(*value))),
+            ConstantValue::Enumerator(id) => Key::Enumerator(*id),
+            _ => return,
+        };
+        match seen.values.get(&key) {
+            Some(first) => {
+                let diagnostic = Diagnostic::error(span, "two labels have the same value").label("the second");
+                self.report(diagnostic.related(*first, "the first"));
+            }
+            None => {
+                seen.values.insert(key, span);
+            }
+        }
+    }
+
+    fn check_default_reachable(&mut self, discriminator: &Type, seen: &Labels) {
+        let Some(span) = seen.default else { return };
+        let all = match self.model.resolved(discriminator) {
+            Type::Basic(Basic::Boolean) => 2,
+            Type::Basic(Basic::Octet | Basic::Char | Basic::Int8 | Basic::UInt8) => 256,
+            Type::Named(id) => match &self.model.get(*id).kind {
+                Kind::Enum(enumerators) => enumerators.len(),
+                _ => return,
+            },
+            _ => return,
+        };
+        if seen.values.len() == all {
+            self.report(
+                Diagnostic::error(span, "the default can never be chosen: every value has a label")
+                    .help("leave out `default`"),
+            );
+        }
+    }
+
+    // ---- enumerations ------------------------------------------------------------------------------
+
+    pub(super) fn enumeration(
+        &mut self,
+        enumeration: &ast::Enum,
+        declaration: &Declaration,
+        at: At,
+    ) -> Option<DefinitionId> {
+        let id = self.add(at, enumeration.name, declaration.first_token, Kind::Enum(Vec::new()));
+        self.declare(at.scope, enumeration.name, What::Definition(id));
+        let mut enumerators = Vec::new();
+        let mut seen = HashSet::new();
+        for (number, (name, first_token, annotations)) in (0_u32..).zip(&enumeration.enumerators) {
+            self.check_annotations(annotations, at);
+            let enumerator = self.add(at, *name, *first_token, Kind::Enumerator(id, number));
+            self.declare(at.scope, *name, What::Definition(enumerator));
+            if seen.insert(name.symbol) {
+                enumerators.push(enumerator);
+            }
+        }
+        if let Kind::Enum(known) = &mut self.model.get_mut(id).kind {
+            *known = enumerators;
+        }
+        self.list(at, id);
+        Some(id)
+    }
+
+    /// Announcements that nothing followed.
+    pub(super) fn check_announced(&mut self) {
+        for (id, span) in std::mem::take(&mut self.announced) {
+            let definition = self.model.get(id);
+            let defined = match &definition.kind {
+                Kind::Interface(interface) => interface.defined,
+                Kind::Value(value) => value.defined,
+                Kind::Struct(structure) => structure.defined,
+                Kind::Union(union) => union.defined,
+                _ => true,
+            };
+            // The ORB itself has what its IDL files only announce.
+            if !defined && !self.is_of_the_orb(id) {
+                let message = format!("{} is announced and never defined", self.described(id));
+                self.report(
+                    Diagnostic::error(span, message)
+                        .label("announced here")
+                        .help("define it, or include the file that does"),
+                );
+            }
+        }
+    }
+}
+
+/// Labels of a union so far.
+#[derive(Default)]
+struct Labels {
+    values: HashMap<Key, Span>,
+    default: Option<Span>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Integer(i128),
+    Enumerator(DefinitionId),
+}

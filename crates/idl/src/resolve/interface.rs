@@ -1,0 +1,194 @@
+//! Interfaces: their bases, and what their members may not be.
+
+use super::{At, Resolver, What};
+use crate::ast::{self, Declaration, Flavor, Name, ScopedName};
+use crate::diagnostic::Diagnostic;
+use crate::model::{DefinitionId, Interface, Kind};
+use crate::source::Span;
+use crate::symbol::Symbol;
+use std::collections::HashMap;
+
+impl Resolver<'_> {
+    pub(super) fn interface_forward(&mut self, flavor: Flavor, name: Name, declaration: &Declaration, at: At) {
+        if let Some(id) = self.known_definition(name, at)
+            && let Kind::Interface(_) = self.model.get(id).kind
+        {
+            self.check_same_prefix(id, name, "announced");
+            self.check_flavor(id, flavor, name.span);
+            return;
+        }
+        self.new_interface(flavor, name, declaration, at);
+    }
+
+    fn new_interface(&mut self, flavor: Flavor, name: Name, declaration: &Declaration, at: At) -> DefinitionId {
+        let interface = Interface { flavor, defined: false, bases: Vec::new(), members: Vec::new() };
+        let id = self.add(at, name, declaration.first_token, Kind::Interface(interface));
+        self.model.get_mut(id).local = flavor == Flavor::Local;
+        self.declare(at.scope, name, What::Definition(id));
+        self.list(at, id);
+        self.announced.push((id, name.span));
+        id
+    }
+
+    fn check_flavor(&mut self, id: DefinitionId, flavor: Flavor, span: Span) {
+        let Kind::Interface(interface) = &self.model.get(id).kind else { return };
+        if interface.flavor == flavor {
+            return;
+        }
+        let word = |flavor| match flavor {
+            Flavor::Remote => "neither abstract nor local",
+            Flavor::Local => "local",
+            Flavor::Abstract => "abstract",
+        };
+        let message =
+            format!("{} is {} here and {} elsewhere", self.described(id), word(flavor), word(interface.flavor));
+        let place = self.model.get(id).span;
+        self.report(Diagnostic::error(span, message).related(place, "declared here"));
+    }
+
+    pub(super) fn interface(&mut self, interface: &ast::Interface, declaration: &Declaration, at: At) {
+        let name = interface.name;
+        let known = self
+            .known_definition(name, at)
+            .filter(|id| matches!(&self.model.get(*id).kind, Kind::Interface(known) if !known.defined));
+        let id = match known {
+            Some(id) => {
+                self.check_flavor(id, interface.flavor, name.span);
+                self.check_same_prefix(id, name, "defined");
+                let definition = self.model.get_mut(id);
+                (definition.span, definition.first_token) = (name.span, declaration.first_token);
+                id
+            }
+            None => self.new_interface(interface.flavor, name, declaration, at),
+        };
+        let bases = self.interface_bases(&interface.bases, interface.flavor, at);
+        if let Kind::Interface(known) = &mut self.model.get_mut(id).kind {
+            known.bases.clone_from(&bases);
+        }
+        let scope = self.open_scope(at.scope, Some(id));
+        self.check_inherited(id, &interface.bases, &bases, name);
+        self.prefixes.push(self.prefix.clone());
+        let depth = self.prefixes.len();
+        for declaration in &interface.body {
+            self.declaration(declaration, At { scope, parent: Some(id) });
+        }
+        self.prefixes.truncate(depth);
+        self.prefix = self.prefixes.pop().unwrap_or_default();
+        if let Kind::Interface(known) = &mut self.model.get_mut(id).kind {
+            known.defined = true;
+        }
+    }
+
+    fn interface_bases(&mut self, names: &[ScopedName], flavor: Flavor, at: At) -> Vec<DefinitionId> {
+        let mut bases: Vec<DefinitionId> = Vec::new();
+        for name in names {
+            let Ok(mut id) = self.look_up(name, at.scope, false) else { continue };
+            if let Some(behind) = self.model.resolved_definition(&crate::model::Type::Named(id)) {
+                id = behind;
+            }
+            let (what, place) = (self.described(id), self.model.get(id).span);
+            let Kind::Interface(base) = &self.model.get(id).kind else {
+                let message = format!("{what} is not an interface");
+                self.report(
+                    Diagnostic::error(name.span, message)
+                        .label("an interface was expected")
+                        .related(place, "declared here"),
+                );
+                continue;
+            };
+            let (base_flavor, defined) = (base.flavor, base.defined);
+            if !defined {
+                let message = format!("{what} is announced, not defined yet");
+                let diagnostic =
+                    Diagnostic::error(name.span, message).label("cannot be a base").related(place, "announced here");
+                self.report(diagnostic.help("define it before the interfaces that inherit from it"));
+                continue;
+            }
+            if bases.contains(&id) {
+                let message = format!("{what} is named twice as a base");
+                self.report(Diagnostic::error(name.span, message).help("leave it out here"));
+                continue;
+            }
+            if flavor == Flavor::Abstract && base_flavor != Flavor::Abstract {
+                let message = format!("an abstract interface cannot inherit from {what}, which is not abstract");
+                self.report(Diagnostic::error(name.span, message).related(place, "declared here"));
+            }
+            if flavor != Flavor::Local && base_flavor == Flavor::Local {
+                let message = format!("{what} is local: an interface that inherits from it must be local too");
+                self.report(
+                    Diagnostic::error(name.span, message)
+                        .related(place, "declared here")
+                        .help("write `local interface`"),
+                );
+            }
+            bases.push(id);
+        }
+        bases
+    }
+
+    /// Operations and attributes that an interface or value type inherits, each with its spelling.
+    pub(super) fn inherited_operations(&self, id: DefinitionId) -> HashMap<Symbol, (DefinitionId, Symbol)> {
+        let supports = match &self.model.get(id).kind {
+            Kind::Value(value) => value.supports.clone(),
+            _ => Vec::new(),
+        };
+        let supported = supports.into_iter().flat_map(|id| std::iter::once(id).chain(self.model.all_bases(id)));
+        let mut operations = HashMap::new();
+        for base in self.model.all_bases(id).into_iter().chain(supported) {
+            self.own_operations(base, |folded, id, symbol| {
+                operations.insert(folded, (id, symbol));
+            });
+        }
+        operations
+    }
+
+    fn own_operations(&self, id: DefinitionId, mut found: impl FnMut(Symbol, DefinitionId, Symbol)) {
+        let members = match &self.model.get(id).kind {
+            Kind::Interface(interface) => &interface.members,
+            Kind::Value(value) => &value.members,
+            _ => return,
+        };
+        for member in members {
+            let definition = self.model.get(*member);
+            if matches!(definition.kind, Kind::Operation(_) | Kind::Attribute(_)) {
+                found(self.symbols.folded(definition.name), *member, definition.name);
+            }
+        }
+    }
+
+    /// Two bases must not bring different operations of one name.
+    pub(super) fn check_inherited(
+        &mut self,
+        id: DefinitionId,
+        names: &[ScopedName],
+        bases: &[DefinitionId],
+        name: Name,
+    ) {
+        if bases.len() < 2 && !matches!(self.model.get(id).kind, Kind::Value(_)) {
+            return;
+        }
+        let mut seen: HashMap<Symbol, DefinitionId> = HashMap::new();
+        let mut clashes = Vec::new();
+        for base in self.model.all_bases(id) {
+            self.own_operations(base, |folded, operation, _| match seen.get(&folded) {
+                Some(other) if *other != operation => clashes.push((*other, operation)),
+                _ => {
+                    seen.insert(folded, operation);
+                }
+            });
+        }
+        let span = names.first().zip(names.last()).map_or(name.span, |(first, last)| first.span.to(last.span));
+        for (one, two) in clashes {
+            let (first, second) = (self.full_name(one), self.full_name(two));
+            let message = format!("`{first}` and `{second}` are inherited, and have one name");
+            let (first, second) = (self.model.get(one).span, self.model.get(two).span);
+            let diagnostic = Diagnostic::error(span, message).label("inherited together");
+            self.report(
+                diagnostic
+                    .related(first, "the one")
+                    .related(second, "the other")
+                    .note("IDL does not overload operations"),
+            );
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Operations and attributes.
+
+use super::{At, Resolver, What};
+use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName};
+use crate::diagnostic::Diagnostic;
+use crate::model::{Attribute, DefinitionId, Kind, Operation, Parameter, Type};
+use crate::source::Span;
+use std::collections::HashMap;
+
+impl Resolver<'_> {
+    pub(super) fn operation(&mut self, operation: &ast::Operation, declaration: &Declaration, at: At) {
+        self.check_not_inherited(operation.name, at);
+        let result = self.ty(&operation.result, at);
+        self.check_remote(&result, operation.result.span, at);
+        let id_name = operation.name;
+        let parameters = self.parameters(&operation.parameters, at);
+        let raises = self.raises(&operation.raises, at);
+        if let Some(oneway) = operation.oneway {
+            self.check_oneway(oneway, operation);
+        }
+        let kind = Kind::Operation(Operation {
+            name: id_name.symbol,
+            oneway: operation.oneway.is_some(),
+            result: if Self::is_void(&result) { None } else { Some(result) },
+            parameters,
+            raises,
+            context: operation.context.iter().map(|name| name.value.clone()).collect(),
+        });
+        let id = self.add(at, id_name, declaration.first_token, kind);
+        self.declare(at.scope, id_name, What::Definition(id));
+        self.list(at, id);
+    }
+
+    fn check_oneway(&mut self, oneway: Span, operation: &ast::Operation) {
+        let (what, span) = if !matches!(operation.result.kind, ast::TypeKind::Basic(ast::Basic::Void)) {
+            ("a result", operation.result.span)
+        } else if let Some(parameter) =
+            operation.parameters.iter().find(|parameter| parameter.direction.0 != Direction::In)
+        {
+            ("an `out` or `inout` parameter", parameter.direction.1)
+        } else if let Some(raised) = operation.raises.first() {
+            ("exceptions", raised.span)
+        } else {
+            return;
+        };
+        let message = format!("a oneway operation cannot have {what}");
+        self.report(Diagnostic::error(span, message).related(oneway, "oneway: nobody waits for an answer"));
+    }
+
+    pub(super) fn parameters(&mut self, parameters: &[ast::Parameter], at: At) -> Vec<Parameter> {
+        let mut names: HashMap<_, (Name, &str)> = HashMap::new();
+        let mut result = Vec::with_capacity(parameters.len());
+        for parameter in parameters {
+            let ty = self.ty(&parameter.ty, at);
+            self.check_remote(&ty, parameter.ty.span, at);
+            self.check_complete(&ty, parameter.ty.span, None);
+            if let ast::TypeKind::Named(name) = &parameter.ty.kind
+                && !name.absolute
+            {
+                let first = name.parts[0];
+                names.entry(self.symbols.folded(first.symbol)).or_insert((first, "used as a type here"));
+            }
+            let name = parameter.name;
+            let folded = self.symbols.folded(name.symbol);
+            match names.get(&folded).copied() {
+                Some((other, role)) => {
+                    let (text, before) = (self.text(name.symbol), self.text(other.symbol));
+                    let message = match (text == before, role) {
+                        (true, "the first") => format!("two parameters are called `{text}`"),
+                        (true, _) => format!("parameter `{text}` has the name of a type that the operation uses"),
+                        (false, _) => format!("parameter `{text}` and `{before}` differ only in case"),
+                    };
+                    self.report(
+                        Diagnostic::error(name.span, message).label("this parameter").related(other.span, role),
+                    );
+                }
+                None => {
+                    names.insert(folded, (name, "the first"));
+                }
+            }
+            result.push(Parameter { direction: parameter.direction.0, name: name.symbol, ty });
+        }
+        result
+    }
+
+    pub(super) fn raises(&mut self, names: &[ScopedName], at: At) -> Vec<DefinitionId> {
+        let mut raised = Vec::new();
+        for name in names {
+            let Ok(id) = self.look_up(name, at.scope, true) else { continue };
+            let (what, place) = (self.described(id), self.model.get(id).span);
+            if !matches!(self.model.get(id).kind, Kind::Exception(_) | Kind::Native) {
+                let message = format!("{what} is not an exception, and cannot be raised");
+                self.report(
+                    Diagnostic::error(name.span, message)
+                        .label("an exception was expected")
+                        .related(place, "declared here"),
+                );
+            } else if raised.contains(&id) {
+                let message = format!("{what} is named twice");
+                self.report(Diagnostic::warning(name.span, message).help("leave it out here"));
+            } else {
+                raised.push(id);
+            }
+        }
+        raised
+    }
+
+    /// What goes to another process must be able to.
+    pub(super) fn check_remote(&mut self, ty: &Type, span: Span, at: At) {
+        let Some(parent) = at.parent else { return };
+        let remote = match &self.model.get(parent).kind {
+            Kind::Interface(interface) => interface.flavor != Flavor::Local,
+            _ => false,
+        };
+        if !remote {
+            return;
+        }
+        let owner = self.described(parent);
+        if self.is_local(ty) {
+            let message = format!("a local type cannot be used in {owner}, whose objects may be elsewhere");
+            self.report(
+                Diagnostic::error(span, message).label("local").help("write `local interface` if they never are"),
+            );
+        }
+        if let Some(native) = self.native_in(ty).filter(|native| !self.is_of_the_orb(*native)) {
+            let (what, place) = (self.described(native), self.model.get(native).span);
+            let message = format!("{what} cannot be used in {owner}, whose objects may be elsewhere");
+            let diagnostic = Diagnostic::error(span, message).related(place, "declared here");
+            self.report(
+                diagnostic
+                    .note("values of a native type have no form on the wire")
+                    .help("write `local interface` if they never are"),
+            );
+        }
+    }
+
+    fn check_not_inherited(&mut self, name: Name, at: At) {
+        let Some(parent) = at.parent else { return };
+        let inherited = self.inherited_operations(parent);
+        let Some((id, _)) = inherited.get(&self.symbols.folded(name.symbol)) else { return };
+        let (full, place) = (self.full_name(*id), self.model.get(*id).span);
+        let message = format!("`{}` is inherited from `{full}` already", self.text(name.symbol));
+        let diagnostic = Diagnostic::error(name.span, message).label("declared again").related(place, "inherited");
+        self.report(diagnostic.note("an interface cannot redefine operations and attributes of its bases"));
+    }
+
+    pub(super) fn attribute(&mut self, attribute: &ast::Attribute, declaration: &Declaration, at: At) {
+        let ty = self.ty(&attribute.ty, at);
+        self.check_remote(&ty, attribute.ty.span, at);
+        self.check_complete(&ty, attribute.ty.span, None);
+        let get_raises = self.raises(&attribute.get_raises, at);
+        let set_raises = self.raises(&attribute.set_raises, at);
+        for name in &attribute.names {
+            self.check_not_inherited(*name, at);
+            let kind = Kind::Attribute(Attribute {
+                readonly: attribute.readonly,
+                ty: ty.clone(),
+                get_raises: get_raises.clone(),
+                set_raises: set_raises.clone(),
+            });
+            let id = self.add(at, *name, declaration.first_token, kind);
+            self.declare(at.scope, *name, What::Definition(id));
+            self.list(at, id);
+        }
+    }
+}

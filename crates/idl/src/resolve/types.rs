@@ -1,0 +1,175 @@
+//! Types as written to types as meant.
+
+use super::{At, Failed, Resolved, Resolver};
+use crate::ast::{self, Basic, DeclarationKind, Declarator, Expression, TypeKind};
+use crate::diagnostic::Diagnostic;
+use crate::model::{DefinitionId, Kind, Type};
+use crate::source::Span;
+
+impl Resolver<'_> {
+    /// The type as meant, [`Type::Faulty`] where it was refused.
+    pub(super) fn ty(&mut self, ty: &ast::Type, at: At) -> Type {
+        self.try_type(ty, at).unwrap_or(Type::Faulty)
+    }
+
+    fn try_type(&mut self, ty: &ast::Type, at: At) -> Resolved<Type> {
+        Ok(match &ty.kind {
+            TypeKind::Basic(basic) => Type::Basic(*basic),
+            TypeKind::String(wide, bound) => Type::String(*wide, self.optional_size(bound.as_deref(), at)?),
+            TypeKind::Fixed(None) => Type::FixedConstant,
+            TypeKind::Fixed(Some(sizes)) => self.fixed(&sizes.0, &sizes.1, at)?,
+            TypeKind::Sequence(element, bound) => {
+                let element = self.try_type(element, at)?;
+                Type::Sequence(Box::new(element), self.optional_size(bound.as_deref(), at)?)
+            }
+            TypeKind::Map(types, bound) => {
+                let pair = (self.try_type(&types.0, at)?, self.try_type(&types.1, at)?);
+                Type::Map(Box::new(pair), self.optional_size(bound.as_deref(), at)?)
+            }
+            TypeKind::Named(name) => {
+                let id = self.look_up(name, at.scope, true)?;
+                self.check_is_type(id, name.span)?;
+                Type::Named(id)
+            }
+            TypeKind::Inline(declaration) => {
+                let id = match &declaration.kind {
+                    DeclarationKind::Struct(structure) => self.structure(structure, declaration, at, false),
+                    DeclarationKind::Union(union) => self.union(union, declaration, at),
+                    DeclarationKind::Enum(enumeration) => self.enumeration(enumeration, declaration, at),
+                    DeclarationKind::Forward(name, _) => {
+                        return self.fail(Diagnostic::error(name.span, "a type cannot be announced here"));
+                    }
+                    _ => return Err(Failed),
+                };
+                Type::Named(id.ok_or(Failed)?)
+            }
+        })
+    }
+
+    fn check_is_type(&mut self, id: DefinitionId, span: Span) -> Resolved<()> {
+        let definition = self.model.get(id);
+        let reason = match &definition.kind {
+            Kind::Exception(_) => "an exception can only be raised",
+            Kind::Module(_)
+            | Kind::Enumerator(..)
+            | Kind::Constant(..)
+            | Kind::Operation(_)
+            | Kind::Attribute(_)
+            | Kind::Annotation => "",
+            _ => return Ok(()),
+        };
+        let (what, place) = (self.described(id), definition.span);
+        let diagnostic = Diagnostic::error(span, format!("{what} is not a type"))
+            .label("a type was expected")
+            .related(place, "declared here");
+        self.fail(if reason.is_empty() { diagnostic } else { diagnostic.note(reason) })
+    }
+
+    fn fixed(&mut self, digits: &Expression, scale: &Expression, at: At) -> Resolved<Type> {
+        let count = self.size(digits, at)?;
+        let behind = self.non_negative(scale, at)?;
+        if count > 31 {
+            let message = format!("a fixed-point number has at most 31 digits, not {count}");
+            return self.fail(Diagnostic::error(digits.span, message));
+        }
+        if behind > count {
+            let message = format!("the scale, {behind}, is greater than the number of digits, {count}");
+            let diagnostic = Diagnostic::error(scale.span, message).label("digits behind the point");
+            return self.fail(diagnostic.related(digits.span, "digits in all"));
+        }
+        let small = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
+        Ok(Type::Fixed(small(count), small(behind)))
+    }
+
+    pub(super) fn optional_size(&mut self, bound: Option<&Expression>, at: At) -> Resolved<Option<u32>> {
+        bound.map(|bound| self.size(bound, at)).transpose()
+    }
+
+    /// A type with the dimensions of its declarator.
+    pub(super) fn declared(&mut self, ty: &Type, declarator: &Declarator, at: At) -> Type {
+        if declarator.dimensions.is_empty() {
+            return ty.clone();
+        }
+        let mut dimensions = Vec::new();
+        for dimension in &declarator.dimensions {
+            match self.size(dimension, at) {
+                Ok(size) => dimensions.push(size),
+                Err(Failed) => return Type::Faulty,
+            }
+        }
+        let all = dimensions.iter().try_fold(1_u64, |all, size| all.checked_mul(u64::from(*size)));
+        if all.is_none_or(|all| all > self.limits.array_elements) {
+            let message = format!("the array has more than {} elements", self.limits.array_elements);
+            self.report(Diagnostic::error(declarator.name.span, message));
+            return Type::Faulty;
+        }
+        Type::Array(Box::new(ty.clone()), dimensions)
+    }
+
+    /// Says so when a type cannot be a member because it is not defined yet, or for ever.
+    pub(super) fn check_complete(&mut self, ty: &Type, span: Span, within: Option<DefinitionId>) -> bool {
+        let mut element = ty;
+        loop {
+            element = match self.model.resolved(element) {
+                Type::Array(inner, _) => inner,
+                other => {
+                    element = other;
+                    break;
+                }
+            };
+        }
+        let Type::Named(id) = element else { return true };
+        let id = *id;
+        let defined = match &self.model.get(id).kind {
+            Kind::Struct(structure) => structure.defined,
+            Kind::Union(union) => union.defined,
+            _ => true,
+        };
+        if defined {
+            return true;
+        }
+        let (what, place) = (self.described(id), self.model.get(id).span);
+        let diagnostic = if within == Some(id) {
+            let name = self.full_name(id);
+            let diagnostic = Diagnostic::error(span, format!("{what} contains itself")).label("infinitely large");
+            diagnostic.related(place, "defined here").help(format!("a `sequence<{name}>` may be a member"))
+        } else {
+            let diagnostic =
+                Diagnostic::error(span, format!("{what} is not defined yet")).label("its size is unknown here");
+            diagnostic.related(place, "announced here").help("define it before, or use a sequence of it")
+        };
+        self.report(diagnostic);
+        false
+    }
+
+    /// Whether values of a type cannot leave the process.
+    pub(super) fn is_local(&self, ty: &Type) -> bool {
+        match ty {
+            Type::Named(id) => self.model.get(*id).local,
+            Type::Sequence(element, _) | Type::Array(element, _) => self.is_local(element),
+            Type::Map(pair, _) => self.is_local(&pair.0) || self.is_local(&pair.1),
+            _ => false,
+        }
+    }
+
+    /// The native type that a type is or holds.
+    pub(super) fn native_in(&self, ty: &Type) -> Option<DefinitionId> {
+        match self.model.resolved(ty) {
+            Type::Named(id) if matches!(self.model.get(*id).kind, Kind::Native) => Some(*id),
+            Type::Sequence(element, _) | Type::Array(element, _) => self.native_in(element),
+            _ => None,
+        }
+    }
+
+    /// Whether a definition is one of the specification's own: their interfaces never were remote, whatever
+    /// their text says, and the ORB has what they only announce.
+    pub(super) fn is_of_the_orb(&self, id: DefinitionId) -> bool {
+        let top = self.model.path(id)[0];
+        let text = self.text(self.model.get(top).name);
+        top != id && (text == "CORBA" || text.starts_with("Portable") || text == "DynamicAny")
+    }
+
+    pub(super) fn is_void(ty: &Type) -> bool {
+        *ty == Type::Basic(Basic::Void)
+    }
+}

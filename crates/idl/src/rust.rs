@@ -1,0 +1,360 @@
+//! The Rust back end: a model to one file of Rust, as docs/rust-mapping.md says.
+
+mod code;
+mod data;
+mod docs;
+mod hash;
+mod interface;
+mod names;
+mod types;
+mod writer;
+
+use crate::compile::Compilation;
+use crate::diagnostic::Diagnostic;
+use crate::model::{DefinitionId, Kind, Member, Model, Type};
+use crate::source::{FileId, Span};
+use crate::symbol::Symbol;
+use names::Names;
+use std::collections::{BTreeSet, HashMap};
+use writer::Writer;
+
+/// The Rust code of a compilation; adds errors for what has no form in Rust yet.
+pub(crate) fn generate(compilation: &mut Compilation) -> String {
+    let names = Names::of(&compilation.model, &compilation.symbols);
+    let mut generator = Generator {
+        compilation,
+        names,
+        unsupported: HashMap::new(),
+        errors: HashMap::new(),
+        error_list: HashMap::new(),
+        path: Vec::new(),
+        scope: None,
+        imports: BTreeSet::new(),
+    };
+    let refused = generator.find_unsupported();
+    if !refused.is_empty() {
+        for diagnostic in refused {
+            compilation.diagnostics.push(diagnostic);
+        }
+        return String::new();
+    }
+    generator.file()
+}
+
+struct Generator<'c> {
+    compilation: &'c Compilation,
+    names: Names,
+    /// Definitions without a form in Rust, and what it is that has none.
+    unsupported: HashMap<DefinitionId, &'static str>,
+    /// Names of error enumerations by interface and raised exceptions.
+    errors: HashMap<(DefinitionId, Vec<DefinitionId>), String>,
+    /// The same by interface, in order.
+    error_list: HashMap<DefinitionId, Vec<(String, Vec<DefinitionId>)>>,
+    /// The Rust module that is being written.
+    path: Vec<String>,
+    /// What it is the module of.
+    scope: Option<DefinitionId>,
+    /// What the module uses of the runtime.
+    imports: BTreeSet<(&'static str, &'static str)>,
+}
+
+/// Names of `corelane` that users know too; all others are of `corelane::mapping`.
+const PUBLIC: &[&str] =
+    &["ObjectRef", "Octets", "Reference", "Servant", "SystemException", "UserException", "LongDouble"];
+
+/// Lints that names and shapes made by people who did not think of Rust may break.
+const ALLOWED: [&str; 2] =
+    ["#[allow(dead_code, missing_docs, unreachable_pub)]", "#[allow(unused_qualifications, clippy::all)]"];
+
+impl<'c> Generator<'c> {
+    fn model(&self) -> &'c Model {
+        &self.compilation.model
+    }
+
+    fn text(&self, symbol: Symbol) -> &'c str {
+        self.compilation.symbols.text(symbol)
+    }
+
+    fn name(&self, id: DefinitionId) -> String {
+        self.names.item.get(&id).cloned().unwrap_or_default()
+    }
+
+    fn repository_id(&self, id: DefinitionId) -> String {
+        self.model().repository_id(id, &self.compilation.symbols)
+    }
+
+    /// Whether a definition is the ORB's own, and not of the text.
+    fn is_built_in(&self, id: DefinitionId) -> bool {
+        self.model().get(id).span == Span::default()
+    }
+
+    // ---- what cannot be written --------------------------------------------------------------------
+
+    /// Errors for definitions of the main file that have no form in Rust yet. Those of included files are left
+    /// out without a word unless the main file uses them.
+    fn find_unsupported(&mut self) -> Vec<Diagnostic> {
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for id in self.model().ids() {
+                if !self.unsupported.contains_key(&id)
+                    && let Some((what, _)) = self.unsupported_reason(id)
+                {
+                    self.unsupported.insert(id, what);
+                    changed = true;
+                }
+            }
+        }
+        let mut diagnostics = Vec::new();
+        for id in self.model().ids() {
+            let definition = self.model().get(id);
+            let main = self.compilation.sources.file_of(definition.span) == FileId(0);
+            if !main || self.is_built_in(id) || !self.unsupported.contains_key(&id) {
+                continue;
+            }
+            if let Some((what, span)) = self.unsupported_reason(id) {
+                let message = format!("{what} has no form in Rust yet");
+                let diagnostic = Diagnostic::error(span, message).label("used here");
+                diagnostics
+                    .push(diagnostic.note("a later version of this compiler will have one; `--check` accepts it"));
+            }
+        }
+        diagnostics
+    }
+
+    fn unsupported_reason(&self, id: DefinitionId) -> Option<(&'static str, Span)> {
+        let definition = self.model().get(id);
+        let here = definition.span;
+        let at = |what: Option<&'static str>, span| what.map(|what| (what, span));
+        let of = |ty: &Type| at(self.unsupported_type(ty), here);
+        let member = |member: &Member| at(self.unsupported_type(&member.ty), member.span);
+        let raised = |raises: &[DefinitionId]| at(raises.iter().find_map(|id| self.unsupported.get(id).copied()), here);
+        if let Some(what) = Self::unsupported_kind(&definition.kind) {
+            return Some((what, here));
+        }
+        match &definition.kind {
+            Kind::Struct(structure) | Kind::Exception(structure) => structure.members.iter().find_map(member),
+            Kind::Union(union) => {
+                of(&union.discriminator).or_else(|| union.arms.iter().find_map(|arm| member(&arm.member)))
+            }
+            Kind::Typedef(ty) | Kind::Constant(ty, _) => of(ty),
+            Kind::Operation(operation) => operation
+                .result
+                .as_ref()
+                .and_then(of)
+                .or_else(|| operation.parameters.iter().find_map(|parameter| of(&parameter.ty)))
+                .or_else(|| raised(&operation.raises)),
+            Kind::Attribute(attribute) => {
+                of(&attribute.ty).or_else(|| raised(&attribute.get_raises)).or_else(|| raised(&attribute.set_raises))
+            }
+            Kind::Interface(interface) => {
+                let parts = interface.bases.iter().chain(&interface.members);
+                at(parts.filter_map(|id| self.unsupported.get(id).copied()).next(), here)
+            }
+            _ => None,
+        }
+    }
+
+    fn is_written(&self, id: DefinitionId) -> bool {
+        !self.is_built_in(id) && !self.unsupported.contains_key(&id)
+    }
+
+    // ---- paths -------------------------------------------------------------------------------------
+
+    /// The Rust module that a definition is in.
+    fn module_path(&self, id: DefinitionId) -> Vec<String> {
+        match self.model().get(id).parent {
+            Some(parent) => self.inner_path(parent),
+            None => Vec::new(),
+        }
+    }
+
+    /// The Rust module of what is declared in a definition.
+    fn inner_path(&self, id: DefinitionId) -> Vec<String> {
+        let mut path = self.module_path(id);
+        path.extend(match &self.model().get(id).kind {
+            Kind::Module(_) => self.names.item.get(&id).cloned(),
+            _ => self.names.inner.get(&id).cloned(),
+        });
+        path
+    }
+
+    /// A path from the module being written.
+    fn relative(&self, path: &[String]) -> String {
+        let shared = self.path.iter().zip(path).take_while(|(here, there)| here == there).count();
+        let shared = shared.min(path.len() - 1);
+        let up = std::iter::repeat_n("super", self.path.len() - shared);
+        up.chain(path[shared..].iter().map(String::as_str)).collect::<Vec<_>>().join("::")
+    }
+
+    /// A type: of an interface the reference type.
+    fn path_to(&self, id: DefinitionId) -> String {
+        let mut path = self.module_path(id);
+        path.push(match self.names.reference.get(&id) {
+            Some(reference) => reference.clone(),
+            None => self.name(id),
+        });
+        self.relative(&path)
+    }
+
+    fn path_to_trait(&self, id: DefinitionId) -> String {
+        let mut path = self.module_path(id);
+        path.push(self.name(id));
+        self.relative(&path)
+    }
+
+    fn path_to_skeleton(&self, id: DefinitionId) -> String {
+        let mut path = self.module_path(id);
+        path.extend(self.names.skeleton.get(&id).cloned());
+        self.relative(&path)
+    }
+
+    /// A name of the runtime, imported where it is free.
+    fn runtime(&mut self, name: &'static str) -> String {
+        let from = if PUBLIC.contains(&name) { "corelane" } else { "corelane::mapping" };
+        let taken = self.names.taken.get(&self.scope).is_some_and(|taken| taken.contains(name));
+        let taken = taken
+            || self
+                .scope
+                .and_then(|scope| self.error_list.get(&scope))
+                .is_some_and(|errors| errors.iter().any(|(error, _)| error == name));
+        if self.path.is_empty() || taken {
+            return format!("{from}::{name}");
+        }
+        self.imports.insert((from, name));
+        name.to_owned()
+    }
+
+    // ---- the file ----------------------------------------------------------------------------------
+
+    fn file(&mut self) -> String {
+        let mut out = Writer::at(0);
+        let main = &self.compilation.sources.files()[0].path;
+        let file_name = main.file_name().unwrap_or_default().to_string_lossy();
+        out.line(&format!("// Made by the IDL compiler of Corelane from {file_name}. Changes here are lost."));
+        out.gap();
+        for id in self.model().ids() {
+            if let Kind::Interface(interface) = &self.model().get(id).kind
+                && self.is_written(id)
+            {
+                self.plan_errors(id, interface);
+            }
+        }
+        self.members(&self.model().roots, &mut out);
+        out.finish()
+    }
+
+    fn members(&mut self, members: &[DefinitionId], out: &mut Writer) {
+        for id in members {
+            let kind = &self.model().get(*id).kind;
+            if let Kind::Module(inner) = kind {
+                if self.has_something(*id) {
+                    out.gap();
+                    let name = self.name(*id);
+                    self.document(*id, out);
+                    self.module(&name, *id, inner, out);
+                }
+                continue;
+            }
+            if !self.is_written(*id) {
+                continue;
+            }
+            out.gap();
+            match kind {
+                Kind::Struct(structure) => self.structure(*id, structure, false, out),
+                Kind::Exception(structure) => self.structure(*id, structure, true, out),
+                Kind::Union(union) => self.union(*id, union, out),
+                Kind::Enum(enumerators) => self.enumeration(*id, enumerators, out),
+                Kind::Typedef(ty) => self.typedef(*id, ty, out),
+                Kind::Constant(ty, value) => self.constant(*id, ty, value, out),
+                Kind::Interface(interface) => self.interface(*id, interface, out),
+                _ => {}
+            }
+            self.inner_module(*id, kind, out);
+        }
+    }
+
+    /// Whether anything of a module is written.
+    fn has_something(&self, id: DefinitionId) -> bool {
+        match &self.model().get(id).kind {
+            Kind::Module(members) => members.iter().any(|member| self.has_something(*member)),
+            _ => self.is_written(id),
+        }
+    }
+
+    /// The module of what is declared in an interface, a structure or a union.
+    fn inner_module(&mut self, id: DefinitionId, kind: &Kind, out: &mut Writer) {
+        let inner = match kind {
+            Kind::Interface(interface) => &interface.members,
+            Kind::Struct(structure) | Kind::Exception(structure) => &structure.inner,
+            Kind::Union(union) => &union.inner,
+            _ => return,
+        };
+        let declares = |member: &&DefinitionId| {
+            !matches!(self.model().get(**member).kind, Kind::Operation(_) | Kind::Attribute(_))
+        };
+        let inner: Vec<DefinitionId> = inner.iter().filter(declares).copied().collect();
+        if inner.is_empty() && !self.error_list.contains_key(&id) {
+            return;
+        }
+        let Some(name) = self.names.inner.get(&id).cloned() else { return };
+        out.gap();
+        let of = self.text(self.model().get(id).name);
+        out.line(&format!("/// What belongs to `{of}`."));
+        self.module(&name, id, &inner, out);
+    }
+
+    fn module(&mut self, name: &str, id: DefinitionId, members: &[DefinitionId], out: &mut Writer) {
+        if self.path.is_empty() {
+            ALLOWED.iter().for_each(|line| out.line(line));
+        }
+        let imports = std::mem::take(&mut self.imports);
+        let scope = self.scope.replace(id);
+        self.path.push(name.to_owned());
+        let mut body = Writer::at(self.path.len());
+        self.members(members, &mut body);
+        for (error, raises) in self.error_list.get(&id).cloned().unwrap_or_default() {
+            self.error(&error, &raises, &mut body);
+        }
+        self.path.pop();
+        self.scope = scope;
+        let used = std::mem::replace(&mut self.imports, imports);
+        out.open(&format!("pub mod {name} {{"));
+        for from in ["corelane::mapping", "corelane"] {
+            let names: Vec<&str> = used.iter().filter(|(source, _)| *source == from).map(|(_, name)| *name).collect();
+            match names.as_slice() {
+                [] => {}
+                [one] => out.line(&format!("use {from}::{one};")),
+                _ => out.imports(&format!("use {from}::{{"), &names),
+            }
+        }
+        if !used.is_empty() && !body.is_empty() {
+            out.line("");
+        }
+        out.append(&body.finish());
+        out.close("}");
+    }
+
+    // ---- around items ------------------------------------------------------------------------------
+
+    fn document(&self, id: DefinitionId, out: &mut Writer) {
+        self.document_token(self.model().get(id).first_token, out);
+    }
+
+    fn document_member(&self, member: &Member, out: &mut Writer) {
+        self.document_token(member.first_token, out);
+    }
+
+    fn document_token(&self, first_token: usize, out: &mut Writer) {
+        for line in docs::of(self.compilation, first_token) {
+            out.line(if line.is_empty() { "///".to_owned() } else { format!("/// {line}") }.as_str());
+        }
+    }
+
+    /// Outside modules every item has the attribute that modules have once.
+    fn attributes(&self, out: &mut Writer) {
+        if self.path.is_empty() {
+            ALLOWED.iter().for_each(|line| out.line(line));
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! Statements that encode and decode values.
+//!
+//! Types with one CDR form go through the `Cdr` trait; characters, wide text, bounded types and references have
+//! their explicit calls, because several IDL types share their Rust type.
+
+use super::Generator;
+use super::writer::Line;
+use crate::ast::Basic;
+use crate::model::{Kind, Type};
+
+/// An expression to be encoded.
+#[derive(Clone, Debug)]
+pub(super) enum Operand {
+    /// A variable or parameter that holds the value itself: `x`, or a member: `self.x`.
+    Place(String),
+    /// Something that holds a reference to the value.
+    Reference(String),
+}
+
+impl Operand {
+    /// The value, for types that are copied.
+    fn value(&self) -> String {
+        match self {
+            Self::Place(text) => text.clone(),
+            Self::Reference(text) => format!("*{text}"),
+        }
+    }
+
+    /// A reference to the value.
+    fn reference(&self) -> String {
+        match self {
+            Self::Place(text) => format!("&{text}"),
+            Self::Reference(text) => text.clone(),
+        }
+    }
+
+    /// Something to call methods on.
+    fn subject(&self) -> &str {
+        match self {
+            Self::Place(text) | Self::Reference(text) => text,
+        }
+    }
+}
+
+/// How a value is read.
+#[derive(Clone, Debug)]
+pub(super) enum Read {
+    /// An expression with `?`.
+    Expression(String),
+    /// Statements, and the expression behind them.
+    Block(Vec<Line>, String),
+}
+
+impl Generator<'_> {
+    /// The calls of a type without parts, `write_x` and `read_x`: the end of their names.
+    fn call_of(&self, ty: &Type) -> Option<&'static str> {
+        let Type::Basic(basic) = self.model().resolved(ty) else { return None };
+        Some(match basic {
+            Basic::Short => "i16",
+            Basic::UShort => "u16",
+            Basic::Long => "i32",
+            Basic::ULong => "u32",
+            Basic::LongLong => "i64",
+            Basic::ULongLong => "u64",
+            Basic::Int8 => "i8",
+            Basic::UInt8 | Basic::Octet => "u8",
+            Basic::Float => "f32",
+            Basic::Double => "f64",
+            Basic::Boolean => "bool",
+            Basic::Char => "char",
+            Basic::WChar => "wchar",
+            _ => return None,
+        })
+    }
+
+    /// Whether sequences of the type are copied in bulk.
+    fn is_number(&self, ty: &Type) -> bool {
+        self.call_of(ty).is_some_and(|call| !matches!(call, "bool" | "char" | "wchar"))
+    }
+
+    /// Whether the type's Rust type alone says how it is encoded.
+    fn has_cdr(&self, ty: &Type) -> bool {
+        match self.model().resolved(ty) {
+            Type::Basic(basic) => !matches!(basic, Basic::Char | Basic::WChar | Basic::Object),
+            Type::String(wide, bound) => !wide && bound.is_none(),
+            Type::Sequence(element, bound) => bound.is_none() && self.has_cdr(element),
+            Type::Array(element, _) => self.has_cdr(element),
+            Type::Named(id) => !matches!(self.model().get(*id).kind, Kind::Interface(_)),
+            _ => true,
+        }
+    }
+
+    // ---- encoding ----------------------------------------------------------------------------------
+
+    /// Statements that write a value to the encoder `e`.
+    pub(super) fn encode(&mut self, ty: &Type, operand: &Operand, e: &str) -> Vec<Line> {
+        let resolved = self.model().resolved(ty).clone();
+        if let Some(call) = self.call_of(ty) {
+            let fallible = if matches!(call, "char" | "wchar") { "?" } else { "" };
+            return vec![Line::plain(format!("{e}.write_{call}({}){fallible};", operand.value()))];
+        }
+        let one = |before: String, argument: String, more: &str| {
+            let arguments = std::iter::once(argument).chain((!more.is_empty()).then(|| more.to_owned())).collect();
+            vec![Line::Call { before, arguments, after: ")?;".to_owned() }]
+        };
+        match &resolved {
+            Type::String(wide, bound) => {
+                let call = format!(
+                    "{e}.write_{}{}(",
+                    if bound.is_some() { "bounded_" } else { "" },
+                    if *wide { "wstr" } else { "str" }
+                );
+                one(call, operand.reference(), &bound.map_or(String::new(), |bound| bound.to_string()))
+            }
+            Type::Basic(Basic::Object) => self.encode_reference(operand, e),
+            Type::Named(id) if matches!(self.model().get(*id).kind, Kind::Interface(_)) => {
+                self.encode_reference(operand, e)
+            }
+            _ if self.has_cdr(ty) => {
+                let cdr = self.runtime("Cdr");
+                one(format!("{cdr}::encode("), operand.reference(), e)
+            }
+            Type::Sequence(element, bound) => {
+                let mut lines = self.encode_length(operand.subject(), *bound, e);
+                lines.extend(self.encode_elements(element, operand, e));
+                lines
+            }
+            Type::Array(element, dimensions) => {
+                let inner = match dimensions.split_first() {
+                    Some((_, rest)) if !rest.is_empty() => Type::Array(element.clone(), rest.to_vec()),
+                    _ => (**element).clone(),
+                };
+                let operand = match operand {
+                    Operand::Place(text) if self.is_boxed(&resolved) => Operand::Reference(format!("{text}.iter()")),
+                    other => other.clone(),
+                };
+                self.encode_loop(&inner, &operand, e)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn encode_reference(&mut self, operand: &Operand, e: &str) -> Vec<Line> {
+        let call = self.runtime("write_reference");
+        let argument = format!("{}.as_ref()", operand.subject());
+        vec![Line::Call {
+            before: format!("{call}("),
+            arguments: vec![e.to_owned(), argument],
+            after: ")?;".to_owned(),
+        }]
+    }
+
+    fn encode_length(&self, subject: &str, bound: Option<u32>, e: &str) -> Vec<Line> {
+        let length = format!("{subject}.len()");
+        let (call, arguments) = match bound {
+            Some(bound) => ("write_len_bounded", vec![length, bound.to_string()]),
+            None => ("write_len", vec![length]),
+        };
+        vec![Line::Call { before: format!("{e}.{call}("), arguments, after: ")?;".to_owned() }]
+    }
+
+    fn encode_elements(&mut self, element: &Type, operand: &Operand, e: &str) -> Vec<Line> {
+        let slice = operand.reference();
+        if self.is_octet(element) {
+            vec![Line::plain(format!("{e}.write_raw({slice});"))]
+        } else if self.is_number(element) {
+            vec![Line::plain(format!("{e}.write_slice({slice});"))]
+        } else if self.call_of(element) == Some("bool") {
+            vec![Line::plain(format!("{e}.write_bools({slice});"))]
+        } else if self.has_cdr(element) {
+            let cdr = self.runtime("Cdr");
+            let arguments = vec![slice, e.to_owned()];
+            vec![Line::Call { before: format!("{cdr}::encode_all("), arguments, after: ")?;".to_owned() }]
+        } else {
+            self.encode_loop(element, operand, e)
+        }
+    }
+
+    fn encode_loop(&mut self, element: &Type, operand: &Operand, e: &str) -> Vec<Line> {
+        let list = match operand {
+            Operand::Place(text) => format!("&{text}"),
+            Operand::Reference(text) => text.clone(),
+        };
+        let mut lines = vec![Line::Open(format!("for item in {list} {{"))];
+        lines.extend(self.encode(element, &Operand::Reference("item".to_owned()), e));
+        lines.push(Line::Close("}".to_owned()));
+        lines
+    }
+
+    /// Statements that write an `in` or `inout` parameter, which is borrowed.
+    pub(super) fn encode_parameter(&mut self, ty: &Type, name: &str, e: &str) -> Vec<Line> {
+        let resolved = self.model().resolved(ty).clone();
+        match &resolved {
+            Type::Basic(Basic::Object) => self.encode_optional(name, e),
+            Type::Basic(_) if self.call_of(ty).is_some() => self.encode(ty, &Operand::Place(name.to_owned()), e),
+            Type::Basic(_) => self.encode(ty, &Operand::Place(name.to_owned()), e),
+            Type::Sequence(element, None) if self.is_octet(element) => {
+                vec![Line::plain(format!("{e}.write_octets({name})?;"))]
+            }
+            Type::Sequence(element, bound) if self.is_string(element) => {
+                let mut lines = self.encode_length(name, *bound, e);
+                lines.push(Line::Open(format!("for item in {name} {{")));
+                lines.extend(self.encode(element, &Operand::Reference("item".to_owned()), e));
+                lines.push(Line::Close("}".to_owned()));
+                lines
+            }
+            Type::Sequence(element, bound) => {
+                let mut lines = self.encode_length(name, *bound, e);
+                lines.extend(self.encode_elements(element, &Operand::Reference(name.to_owned()), e));
+                lines
+            }
+            Type::Named(id) => match &self.model().get(*id).kind {
+                Kind::Interface(_) => self.encode_optional(name, e),
+                Kind::Enum(_) => self.encode(ty, &Operand::Place(name.to_owned()), e),
+                _ => self.encode(ty, &Operand::Reference(name.to_owned()), e),
+            },
+            _ => self.encode(ty, &Operand::Reference(name.to_owned()), e),
+        }
+    }
+
+    fn encode_optional(&mut self, name: &str, e: &str) -> Vec<Line> {
+        let call = self.runtime("write_reference");
+        let arguments = vec![e.to_owned(), name.to_owned()];
+        vec![Line::Call { before: format!("{call}("), arguments, after: ")?;".to_owned() }]
+    }
+
+    /// Statements that write a result, which is given away.
+    pub(super) fn encode_result(&mut self, ty: &Type, name: &str, e: &str) -> Vec<Line> {
+        match self.model().resolved(ty) {
+            Type::Sequence(element, None) if self.is_octet(element) => {
+                vec![Line::plain(format!("{e}.write_octets_owned({name})?;"))]
+            }
+            _ => self.encode(ty, &Operand::Place(name.to_owned()), e),
+        }
+    }
+
+    // ---- decoding ----------------------------------------------------------------------------------
+
+    /// How a value is read from the decoder `d`, to be kept.
+    pub(super) fn decode(&mut self, ty: &Type, d: &str) -> Read {
+        if let Some(call) = self.call_of(ty) {
+            return Read::Expression(format!("{d}.read_{call}()?"));
+        }
+        let resolved = self.model().resolved(ty).clone();
+        match &resolved {
+            Type::String(wide, bound) => {
+                let name = if *wide { "wstring" } else { "string" };
+                Read::Expression(match bound {
+                    Some(bound) => format!("{d}.read_bounded_{name}({bound})?"),
+                    None => format!("{d}.read_{name}()?"),
+                })
+            }
+            Type::Basic(Basic::Object) => self.decode_reference(d),
+            Type::Named(id) if matches!(self.model().get(*id).kind, Kind::Interface(_)) => self.decode_reference(d),
+            Type::Sequence(element, None) if self.is_octet(element) => {
+                Read::Expression(format!("{d}.read_octets_owned()?"))
+            }
+            _ if self.has_cdr(ty) => {
+                let cdr = self.runtime("Cdr");
+                Read::Expression(format!("{cdr}::decode({d})?"))
+            }
+            Type::Sequence(element, bound) => self.decode_sequence(element, *bound, d),
+            Type::Array(element, dimensions) => {
+                let inner = match dimensions.split_first() {
+                    Some((_, rest)) if !rest.is_empty() => Type::Array(element.clone(), rest.to_vec()),
+                    _ => (**element).clone(),
+                };
+                let count = dimensions.first().copied().unwrap_or(0);
+                let mut lines = self.decode_loop(&inner, &count.to_string(), &count.min(1024).to_string(), d);
+                let error = self.runtime("CdrError");
+                let list = if self.is_boxed(&resolved) { "list.into_boxed_slice()" } else { "list" };
+                lines.push(Line::plain(format!("let array = {list}.try_into();")));
+                Read::Block(lines, format!("array.map_err(|_| {error}::Truncated)?"))
+            }
+            _ => Read::Expression("()".to_owned()),
+        }
+    }
+
+    fn decode_reference(&mut self, d: &str) -> Read {
+        let call = self.runtime("read_reference");
+        Read::Expression(format!("{call}({d})?"))
+    }
+
+    fn read_length(&self, element: &Type, bound: Option<u32>, d: &str) -> String {
+        let least = self.least_size(element);
+        match bound {
+            Some(bound) => format!("let len = {d}.read_len_bounded({least}, {bound})?;"),
+            None => format!("let len = {d}.read_len({least})?;"),
+        }
+    }
+
+    fn decode_sequence(&mut self, element: &Type, bound: Option<u32>, d: &str) -> Read {
+        let mut lines = vec![Line::plain(self.read_length(element, bound, d))];
+        if self.is_octet(element) {
+            return Read::Block(lines, format!("{d}.read_raw(len)?.into()"));
+        }
+        if self.has_cdr(element) {
+            let cdr = self.runtime("Cdr");
+            return Read::Block(lines, format!("{cdr}::decode_many(len, {d})?"));
+        }
+        lines.extend(self.decode_loop(element, "len", "len.min(1024)", d));
+        Read::Block(lines, "list".to_owned())
+    }
+
+    /// Statements that read elements one by one into `list`.
+    fn decode_loop(&mut self, element: &Type, count: &str, capacity: &str, d: &str) -> Vec<Line> {
+        let ty = self.owned(element);
+        let mut lines = vec![
+            Line::plain(format!("let mut list: Vec<{ty}> = Vec::with_capacity({capacity});")),
+            Line::Open(format!("for _ in 0..{count} {{")),
+        ];
+        match self.decode(element, d) {
+            Read::Expression(value) => lines.push(Line::plain(format!("list.push({value});"))),
+            Read::Block(inner, value) => {
+                lines.push(Line::Open("list.push({".to_owned()));
+                lines.extend(inner);
+                lines.push(Line::plain(value));
+                lines.push(Line::Close("});".to_owned()));
+            }
+        }
+        lines.push(Line::Close("}".to_owned()));
+        lines
+    }
+
+    /// Statements that read a value to be kept into a variable.
+    pub(super) fn decode_into(&mut self, ty: &Type, name: &str, d: &str) -> Vec<Line> {
+        let annotation = match self.model().resolved(ty) {
+            Type::Basic(_) if self.call_of(ty).is_some() => String::new(),
+            Type::String(..) => String::new(),
+            _ => format!(": {}", self.owned(ty)),
+        };
+        match self.decode(ty, d) {
+            Read::Expression(value) => vec![Line::plain(format!("let {name}{annotation} = {value};"))],
+            Read::Block(inner, value) => {
+                let mut lines = vec![Line::Open(format!("let {name}{annotation} = {{"))];
+                lines.extend(inner);
+                lines.push(Line::plain(value));
+                lines.push(Line::Close("};".to_owned()));
+                lines
+            }
+        }
+    }
+
+    /// Statements that read an argument for a servant, in place where that is possible; and how it is handed over.
+    pub(super) fn decode_argument(&mut self, ty: &Type, name: &str, d: &str) -> (Vec<Line>, String) {
+        let resolved = self.model().resolved(ty).clone();
+        let lent = |lines: Vec<String>| (lines.into_iter().map(Line::Plain).collect(), name.to_owned());
+        match &resolved {
+            Type::String(wide, bound) => {
+                let call = if *wide { "wstr" } else { "str" };
+                lent(vec![match bound {
+                    Some(bound) => format!("let {name} = {d}.read_bounded_{call}({bound})?;"),
+                    None => format!("let {name} = {d}.read_{call}()?;"),
+                }])
+            }
+            Type::Sequence(element, None) if self.is_octet(element) => {
+                lent(vec![format!("let {name} = {d}.read_octets()?;")])
+            }
+            Type::Sequence(element, bound) if self.is_octet(element) => {
+                lent(vec![self.read_length(element, *bound, d), format!("let {name} = {d}.read_raw(len)?;")])
+            }
+            Type::Sequence(element, bound) if self.is_number(element) => {
+                let element = self.model().resolved(element).clone();
+                let number = self.owned(&element);
+                lent(vec![
+                    self.read_length(&element, *bound, d),
+                    format!("let {name} = {d}.read_slice::<{number}>(len)?;"),
+                ])
+            }
+            Type::Sequence(element, bound) if self.is_lent(element) => {
+                let reader = self.element_reader(element);
+                lent(vec![
+                    self.read_length(element, *bound, d),
+                    format!("let {name} = {d}.read_slice_with(len, {reader})?;"),
+                ])
+            }
+            Type::Basic(Basic::Object) => (self.decode_into(ty, name, d), format!("{name}.as_ref()")),
+            Type::Basic(_) => (self.decode_into(ty, name, d), name.to_owned()),
+            Type::Named(id) => match &self.model().get(*id).kind {
+                Kind::Interface(_) => (self.decode_into(ty, name, d), format!("{name}.as_ref()")),
+                Kind::Enum(_) => (self.decode_into(ty, name, d), name.to_owned()),
+                _ => (self.decode_into(ty, name, d), format!("&{name}")),
+            },
+            _ => (self.decode_into(ty, name, d), format!("&{name}")),
+        }
+    }
+
+    /// Whether a sequence of these elements is handed to servants out of the arena.
+    fn is_lent(&self, element: &Type) -> bool {
+        let explicit = self.is_string(element) || self.call_of(element).is_some();
+        explicit || (self.is_fixed_size(element) && self.has_cdr(element))
+    }
+
+    /// A closure that reads one element into the arena.
+    fn element_reader(&mut self, element: &Type) -> String {
+        let resolved = self.model().resolved(element).clone();
+        match &resolved {
+            Type::String(wide, bound) => {
+                let call = if *wide { "wstr" } else { "str" };
+                match bound {
+                    Some(bound) => format!("|d| d.read_bounded_{call}({bound})"),
+                    None => format!("|d| d.read_{call}()"),
+                }
+            }
+            _ if self.call_of(element).is_some() => format!("|d| d.read_{}()", self.call_of(element).unwrap_or("u8")),
+            _ if self.has_cdr(element) => {
+                let (ty, cdr) = (self.owned(element), self.runtime("Cdr"));
+                format!("<{ty} as {cdr}>::decode")
+            }
+            _ => String::new(),
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! Structures, exceptions, enumerations, unions, typedefs, constants.
+
+use super::Generator;
+use super::code::{Operand, Read};
+use super::names::{escaped, free, is_reference, snake, upper_camel};
+use super::writer::{Line, Writer};
+use crate::ast::Basic;
+use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Struct, Type, Union};
+use std::collections::HashSet;
+
+impl Generator<'_> {
+    // ---- structures and exceptions -----------------------------------------------------------------
+
+    pub(super) fn structure(&mut self, id: DefinitionId, structure: &Struct, exception: bool, out: &mut Writer) {
+        let name = self.name(id);
+        let fields = self.field_names(&structure.members);
+        self.document(id, out);
+        self.attributes(out);
+        let mut derives = vec!["Clone", "Debug", "PartialEq"];
+        if self.is_copy(id) && !exception {
+            derives.insert(1, "Copy");
+        }
+        if self.is_exact_definition(id, &mut Vec::new()) {
+            derives.extend(["Eq", "Hash"]);
+        }
+        out.line(&format!("#[derive({})]", derives.join(", ")));
+        if structure.members.is_empty() {
+            out.line(&format!("pub struct {name};"));
+        } else {
+            out.open(&format!("pub struct {name} {{"));
+            for (member, field) in structure.members.iter().zip(&fields) {
+                self.document_member(member, out);
+                let ty = self.owned(&member.ty);
+                out.line(&format!("pub {field}: {ty},"));
+            }
+            out.close("}");
+        }
+        let mut body = Vec::new();
+        for (member, field) in structure.members.iter().zip(&fields) {
+            body.extend(self.encode(&member.ty, &Operand::Place(format!("self.{field}")), "e"));
+        }
+        let least = structure.members.iter().map(|member| self.least_size(&member.ty)).fold(0, u64::saturating_add);
+        self.open_cdr(&name, least, &body, out);
+        let reads: Vec<_> = structure.members.iter().map(|member| self.decode(&member.ty, "d")).collect();
+        self.open_decode(reads.is_empty(), out);
+        write_value("Ok(Self", &fields, &reads, ")", out);
+        out.close("}");
+        out.close("}");
+        if exception {
+            self.exception_traits(id, &name, out);
+        }
+    }
+
+    fn exception_traits(&mut self, id: DefinitionId, name: &str, out: &mut Writer) {
+        let (exception, repository_id) = (self.runtime("UserException"), self.repository_id(id));
+        out.gap();
+        out.open(&format!("impl {exception} for {name} {{"));
+        out.assign("const REPOSITORY_ID: &'static str", &format!("{repository_id:?}"));
+        out.close("}");
+        out.gap();
+        out.open(&format!("impl std::fmt::Display for {name} {{"));
+        out.open("fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {");
+        out.line("write!(f, \"{self:?}\")");
+        out.close("}");
+        out.close("}");
+        out.gap();
+        out.line(&format!("impl std::error::Error for {name} {{}}"));
+    }
+
+    fn field_names(&self, members: &[Member]) -> Vec<String> {
+        let mut taken = HashSet::new();
+        members.iter().map(|member| free(escaped(snake(self.text(member.name))), &mut taken)).collect()
+    }
+
+    /// `impl Cdr` up to the end of `encode`.
+    fn open_cdr(&mut self, name: &str, least: u64, body: &[Line], out: &mut Writer) {
+        let (cdr, encoder, error) = (self.runtime("Cdr"), self.runtime("Encoder"), self.runtime("CdrError"));
+        out.gap();
+        out.open(&format!("impl {cdr} for {name} {{"));
+        out.line(&format!("const MIN_SIZE: usize = {least};"));
+        out.gap();
+        let parameter = format!("{}: &mut {encoder}<'_>", if body.is_empty() { "_" } else { "e" });
+        out.signature("fn encode(", &["&self".to_owned(), parameter], &format!(") -> Result<(), {error}> {{"));
+        out.open_again();
+        out.lines(&tail(body));
+        out.close("}");
+    }
+
+    fn open_decode(&mut self, unused: bool, out: &mut Writer) {
+        let (decoder, error) = (self.runtime("Decoder"), self.runtime("CdrError"));
+        out.gap();
+        let parameter = format!("{}: &mut {decoder}<'_>", if unused { "_" } else { "d" });
+        out.signature("fn decode(", &[parameter], &format!(") -> Result<Self, {error}> {{"));
+        out.open_again();
+    }
+
+    // ---- enumerations ------------------------------------------------------------------------------
+
+    pub(super) fn enumeration(&mut self, id: DefinitionId, enumerators: &[DefinitionId], out: &mut Writer) {
+        let name = self.name(id);
+        self.document(id, out);
+        self.attributes(out);
+        out.line("#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]");
+        out.open(&format!("pub enum {name} {{"));
+        for enumerator in enumerators {
+            self.document(*enumerator, out);
+            let variant = self.name(*enumerator);
+            out.line(&format!("{variant},"));
+        }
+        out.close("}");
+        self.open_cdr(&name, 4, &[Line::plain("e.write_u32(*self as u32);")], out);
+        let error = self.runtime("CdrError");
+        self.open_decode(false, out);
+        out.open("match d.read_u32()? {");
+        for (number, enumerator) in enumerators.iter().enumerate() {
+            let variant = self.name(*enumerator);
+            out.line(&format!("{number} => Ok(Self::{variant}),"));
+        }
+        out.line(&format!("_ => Err({error}::EnumRange),"));
+        out.close("}");
+        out.close("}");
+        out.close("}");
+    }
+
+    // ---- unions ------------------------------------------------------------------------------------
+
+    pub(super) fn union(&mut self, id: DefinitionId, union: &Union, out: &mut Writer) {
+        let name = self.name(id);
+        let discriminator = self.owned(&union.discriminator);
+        let mut taken = HashSet::new();
+        let arms: Vec<Variant> = union
+            .arms
+            .iter()
+            .map(|arm| Variant {
+                name: free(escaped(upper_camel(self.text(arm.member.name))), &mut taken),
+                arm: Some(arm),
+                // The value of the discriminator is part of the value where the arm does not tell it.
+                carries: arm.default || arm.labels.len() != 1,
+            })
+            .collect();
+        let mut variants = arms;
+        if !union.arms.iter().any(|arm| arm.default) && !self.covers_all(union) {
+            variants.push(Variant { name: free("Other".to_owned(), &mut taken), arm: None, carries: true });
+        }
+        self.document(id, out);
+        self.attributes(out);
+        let mut derives = vec!["Clone", "Debug", "PartialEq"];
+        if self.is_copy(id) {
+            derives.insert(1, "Copy");
+        }
+        if self.is_exact_definition(id, &mut Vec::new()) {
+            derives.extend(["Eq", "Hash"]);
+        }
+        out.line(&format!("#[derive({})]", derives.join(", ")));
+        out.open(&format!("pub enum {name} {{"));
+        for variant in &variants {
+            match variant.arm {
+                Some(arm) => {
+                    self.document_member(&arm.member, out);
+                    let ty = self.owned(&arm.member.ty);
+                    let carried = if variant.carries { format!("{discriminator}, ") } else { String::new() };
+                    out.line(&format!("{}({carried}{ty}),", variant.name));
+                }
+                None => {
+                    out.line("/// No member: the discriminator has a value without a label.");
+                    out.line(&format!("{}({discriminator}),", variant.name));
+                }
+            }
+        }
+        out.close("}");
+        self.union_discriminator(&name, &discriminator, &variants, out);
+        self.union_encode(union, (&name, &discriminator), &variants, out);
+        self.union_decode(union, &variants, out);
+    }
+
+    fn union_discriminator(&mut self, name: &str, discriminator: &str, variants: &[Variant<'_>], out: &mut Writer) {
+        out.gap();
+        self.attributes(out);
+        out.open(&format!("impl {name} {{"));
+        out.line("/// The value that chooses the member.");
+        out.open(&format!("pub fn discriminator(&self) -> {discriminator} {{"));
+        out.open("match self {");
+        for variant in variants {
+            let Variant { name, arm, carries } = variant;
+            match (arm, carries) {
+                (Some(_), true) => out.line(&format!("Self::{name}(discriminator, _) => *discriminator,")),
+                (None, _) => out.line(&format!("Self::{name}(discriminator) => *discriminator,")),
+                (Some(arm), false) => {
+                    let label = arm.labels.first().map_or_else(String::new, |label| self.label(label));
+                    out.line(&format!("Self::{name}(_) => {label},"));
+                }
+            }
+        }
+        out.close("}");
+        out.close("}");
+        out.close("}");
+    }
+
+    fn union_encode(
+        &mut self,
+        union: &Union,
+        (name, discriminator): (&str, &str),
+        variants: &[Variant<'_>],
+        out: &mut Writer,
+    ) {
+        let least = self.least_size(&union.discriminator);
+        let mut body = Vec::new();
+        let labels = |arms: &[&Arm]| arms.iter().flat_map(|arm| arm.labels.clone()).collect::<Vec<_>>();
+        let mut checks = Vec::new();
+        for variant in variants.iter().filter(|variant| variant.carries) {
+            let pattern = match variant.arm {
+                Some(_) => format!("Self::{}(discriminator, _)", variant.name),
+                None => format!("Self::{}(discriminator)", variant.name),
+            };
+            // A default stands for everything without a label, another arm for its labels.
+            let (own, negated) = match variant.arm {
+                Some(arm) if !arm.default => (arm.labels.clone(), false),
+                _ => {
+                    let others: Vec<&Arm> = union.arms.iter().filter(|arm| !arm.default).collect();
+                    (labels(&others), true)
+                }
+            };
+            if own.is_empty() {
+                continue;
+            }
+            let own: Vec<String> = own.iter().map(|label| self.label(label)).collect();
+            checks.push((pattern, own, negated));
+        }
+        let error = self.runtime("CdrError");
+        if !checks.is_empty() {
+            body.push(Line::Open("let chosen = match self {".to_owned()));
+            for (pattern, labels, negated) in &checks {
+                let not = if *negated { "!" } else { "" };
+                let joined = labels.join(" | ");
+                if joined.len() <= 40 {
+                    body.push(Line::plain(format!("{pattern} => {not}matches!(discriminator, {joined}),")));
+                } else {
+                    body.push(Line::Open(format!("{pattern} => {{")));
+                    let before = format!("const LABELS: &[{discriminator}] = &[");
+                    body.push(Line::Table { before, items: labels.clone(), after: "];".to_owned() });
+                    body.push(Line::plain(format!("{not}LABELS.contains(discriminator)")));
+                    body.push(Line::Close("}".to_owned()));
+                }
+            }
+            if checks.len() < variants.len() {
+                body.push(Line::plain("_ => true,"));
+            }
+            body.push(Line::Close("};".to_owned()));
+            body.push(Line::Open("if !chosen {".to_owned()));
+            body.push(Line::plain(format!("return Err({error}::BadDiscriminator);")));
+            body.push(Line::Close("}".to_owned()));
+        }
+        body.extend(self.encode(&union.discriminator, &Operand::Place("self.discriminator()".to_owned()), "e"));
+        body.push(Line::Open("match self {".to_owned()));
+        for variant in variants {
+            let Some(arm) = variant.arm else {
+                body.push(Line::plain(format!("Self::{}(_) => {{}}", variant.name)));
+                continue;
+            };
+            let skip = if variant.carries { "_, " } else { "" };
+            body.push(Line::Open(format!("Self::{}({skip}value) => {{", variant.name)));
+            body.extend(self.encode(&arm.member.ty, &Operand::Reference("value".to_owned()), "e"));
+            body.push(Line::Close("}".to_owned()));
+        }
+        body.push(Line::Close("}".to_owned()));
+        self.open_cdr(name, least, &body, out);
+    }
+
+    fn union_decode(&mut self, union: &Union, variants: &[Variant<'_>], out: &mut Writer) {
+        self.open_decode(false, out);
+        out.lines(&self.decode_into(&union.discriminator, "discriminator", "d"));
+        out.open("match discriminator {");
+        let mut catches_all = false;
+        // Labels before the default, whatever their order in the text.
+        let ordered = variants.iter().filter(|variant| variant.arm.is_some_and(|arm| !arm.default));
+        let last = variants.iter().filter(|variant| variant.arm.is_none_or(|arm| arm.default));
+        for variant in ordered.chain(last) {
+            let pattern = match variant.arm {
+                Some(arm) if !arm.default => arm.labels.iter().map(|label| self.label(label)).collect::<Vec<_>>(),
+                _ => {
+                    catches_all = true;
+                    vec!["_".to_owned()]
+                }
+            };
+            let carried = if variant.carries { "discriminator, " } else { "" };
+            let Some(arm) = variant.arm else {
+                out.line(&format!("_ => Ok(Self::{}(discriminator)),", variant.name));
+                continue;
+            };
+            let read = self.decode(&arm.member.ty, "d");
+            let head = patterns(&pattern, out);
+            match read {
+                Read::Expression(value) => {
+                    if carried.len() + value.len() <= 60 {
+                        out.arm(&head, &format!("Ok(Self::{}({carried}{value}))", variant.name));
+                    } else {
+                        out.open(&format!("{head} => {{"));
+                        out.line(&format!("let value = {value};"));
+                        out.line(&format!("Ok(Self::{}({carried}value))", variant.name));
+                        out.close("}");
+                    }
+                }
+                Read::Block(lines, value) => {
+                    out.open(&format!("{head} => {{"));
+                    out.open("let value = {");
+                    out.lines(&lines);
+                    out.line(&value);
+                    out.close("};");
+                    out.line(&format!("Ok(Self::{}({carried}value))", variant.name));
+                    out.close("}");
+                }
+            }
+        }
+        let exhaustive =
+            self.covers_all(union) && !matches!(self.model().resolved(&union.discriminator), Type::Basic(Basic::Char));
+        if !catches_all && !exhaustive {
+            let error = self.runtime("CdrError");
+            out.line(&format!("_ => Err({error}::BadDiscriminator),"));
+        }
+        out.close("}");
+        out.close("}");
+        out.close("}");
+    }
+
+    /// Whether every value of the discriminator has a label.
+    fn covers_all(&self, union: &Union) -> bool {
+        let labels = union.arms.iter().map(|arm| arm.labels.len()).sum::<usize>();
+        match self.model().resolved(&union.discriminator) {
+            Type::Basic(Basic::Boolean) => labels == 2,
+            Type::Basic(Basic::Char | Basic::Octet | Basic::Int8 | Basic::UInt8) => labels == 256,
+            Type::Basic(Basic::Short | Basic::UShort) => labels == 65_536,
+            Type::Named(id) => match &self.model().get(*id).kind {
+                Kind::Enum(enumerators) => labels == enumerators.len(),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// A label as a Rust value and pattern.
+    fn label(&mut self, value: &ConstantValue) -> String {
+        self.constant_value(value, false)
+    }
+
+    // ---- typedefs and constants --------------------------------------------------------------------
+
+    pub(super) fn typedef(&mut self, id: DefinitionId, ty: &Type, out: &mut Writer) {
+        let name = self.name(id);
+        // A reference type stands without its Option, which its uses have.
+        let of = match self.model().resolved_definition(ty) {
+            Some(interface) if is_reference(self.model(), interface) => match ty {
+                Type::Named(direct) => self.path_to(*direct),
+                _ => self.owned(ty),
+            },
+            _ => self.owned(ty),
+        };
+        self.document(id, out);
+        self.attributes(out);
+        out.assign(&format!("pub type {name}"), &of);
+    }
+
+    pub(super) fn constant(&mut self, id: DefinitionId, ty: &Type, value: &ConstantValue, out: &mut Writer) {
+        let resolved = self.model().resolved(ty).clone();
+        let (of, single) = match &resolved {
+            Type::String(..) => ("&str".to_owned(), false),
+            Type::Basic(Basic::Float) => (self.owned(ty), true),
+            _ => (self.owned(ty), false),
+        };
+        let mut text = self.constant_value(value, single);
+        if resolved == Type::Basic(Basic::LongDouble) {
+            text = format!("{}::from_f64({text})", self.runtime("LongDouble"));
+        }
+        let name = self.name(id);
+        self.document(id, out);
+        self.attributes(out);
+        out.assign(&format!("pub const {name}: {of}"), &text);
+    }
+
+    fn constant_value(&mut self, value: &ConstantValue, single: bool) -> String {
+        match value {
+            ConstantValue::Integer(value) => value.to_string(),
+            #[expect(clippy::cast_possible_truncation, reason = "the value was checked to fit")]
+            ConstantValue::Float(value) if single => format!("{:?}", *value as f32),
+            ConstantValue::Float(value) => format!("{value:?}"),
+            ConstantValue::Boolean(value) => value.to_string(),
+            ConstantValue::Character(value) => format!("{value:?}"),
+            ConstantValue::String(value) => format!("{value:?}"),
+            ConstantValue::Enumerator(id) => {
+                let of = match self.model().get(*id).kind {
+                    Kind::Enumerator(of, _) => of,
+                    _ => *id,
+                };
+                format!("{}::{}", self.path_to(of), self.name(*id))
+            }
+            ConstantValue::Fixed(..) | ConstantValue::Faulty => "()".to_owned(),
+        }
+    }
+}
+
+/// A variant of a union's enumeration; without an arm, the one for values without a label.
+struct Variant<'m> {
+    name: String,
+    arm: Option<&'m Arm>,
+    carries: bool,
+}
+
+/// Statements, and `Ok(())` behind them unless the last one can be the answer itself.
+pub(super) fn tail(body: &[Line]) -> Vec<Line> {
+    let mut lines = body.to_vec();
+    match lines.last_mut() {
+        Some(Line::Plain(text)) if text.ends_with(")?;") && !text.starts_with("let ") => text.truncate(text.len() - 2),
+        Some(Line::Call { before, after, .. }) if after == ")?;" && !before.starts_with("let ") => {
+            ")".clone_into(after)
+        }
+        _ => lines.push(Line::plain("Ok(())")),
+    }
+    lines
+}
+
+/// `before { field: value, ... }after`, where values may be blocks.
+fn write_value(before: &str, fields: &[String], reads: &[Read], after: &str, out: &mut Writer) {
+    if fields.is_empty() {
+        return out.line(&format!("{before}{after}"));
+    }
+    let simple: Option<Vec<String>> = fields
+        .iter()
+        .zip(reads)
+        .map(|(field, read)| match read {
+            Read::Expression(value) => Some(format!("{field}: {value}")),
+            Read::Block(..) => None,
+        })
+        .collect();
+    if let Some(simple) = simple {
+        return out.fields(before, &simple, after);
+    }
+    out.open(&format!("{before} {{"));
+    for (field, read) in fields.iter().zip(reads) {
+        match read {
+            Read::Expression(value) => out.line(&format!("{field}: {value},")),
+            Read::Block(lines, value) => {
+                out.open(&format!("{field}: {{"));
+                out.lines(lines);
+                out.line(value);
+                out.close("},");
+            }
+        }
+    }
+    out.close(&format!("}}{after}"));
+}
+
+/// The alternatives of a match arm: on one line, or one a line where there are many.
+fn patterns(patterns: &[String], out: &mut Writer) -> String {
+    let joined = patterns.join(" | ");
+    if joined.len() <= 60 {
+        return joined;
+    }
+    // All but the last alternative on their own lines, as rustfmt breaks them.
+    for (at, pattern) in patterns.iter().enumerate().take(patterns.len() - 1) {
+        out.line(&if at == 0 { pattern.clone() } else { format!("| {pattern}") });
+    }
+    format!("| {}", patterns[patterns.len() - 1])
+}

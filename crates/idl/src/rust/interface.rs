@@ -1,0 +1,712 @@
+//! Interfaces: the servant trait, the typed reference with its stubs, the skeleton.
+
+use super::Generator;
+use super::data::tail;
+use super::hash::PerfectHash;
+use super::names::{escaped, free, snake};
+use super::writer::{Line, Writer};
+use crate::ast::Direction;
+use crate::model::{DefinitionId, Interface, Kind, Parameter, Type};
+use std::collections::HashSet;
+
+/// One operation as the wire has it: an attribute is one or two of them.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    /// The operation or attribute.
+    of: DefinitionId,
+    /// The name on the wire.
+    wire: String,
+    /// The name of the method.
+    method: String,
+    oneway: bool,
+    result: Option<Type>,
+    parameters: Vec<(Parameter, String)>,
+    raises: Vec<DefinitionId>,
+    /// Whether it sets an attribute.
+    sets: bool,
+}
+
+impl Call {
+    fn inputs(&self) -> impl Iterator<Item = &(Parameter, String)> {
+        self.parameters.iter().filter(|(parameter, _)| parameter.direction != Direction::Out)
+    }
+
+    /// Types of what comes back, the result first.
+    fn outputs(&self) -> Vec<(Type, String)> {
+        let result = self.result.iter().map(|ty| (ty.clone(), "result".to_owned()));
+        let out = self.parameters.iter().filter(|(parameter, _)| parameter.direction != Direction::In);
+        result.chain(out.map(|(parameter, name)| (parameter.ty.clone(), name.clone()))).collect()
+    }
+
+    /// A name for a local variable that no parameter has.
+    fn local(&self, wanted: &str) -> String {
+        let mut taken: HashSet<String> = self.parameters.iter().map(|(_, name)| name.clone()).collect();
+        free(wanted.to_owned(), &mut taken)
+    }
+}
+
+impl Generator<'_> {
+    /// The operations that an interface itself declares.
+    pub(super) fn calls(&self, interface: &Interface) -> Vec<Call> {
+        let mut calls = Vec::new();
+        for member in &interface.members {
+            let definition = self.model().get(*member);
+            let wire = self.text(definition.name).to_owned();
+            match &definition.kind {
+                Kind::Operation(operation) => {
+                    let mut taken = HashSet::new();
+                    let named = operation.parameters.iter().map(|parameter| {
+                        let name = free(escaped(snake(self.text(parameter.name))), &mut taken);
+                        (parameter.clone(), name)
+                    });
+                    calls.push(Call {
+                        of: *member,
+                        wire,
+                        method: self.name(*member),
+                        oneway: operation.oneway,
+                        result: operation.result.clone(),
+                        parameters: named.collect(),
+                        raises: operation.raises.clone(),
+                        sets: false,
+                    });
+                }
+                Kind::Attribute(attribute) => {
+                    let get = Call {
+                        of: *member,
+                        wire: format!("_get_{wire}"),
+                        method: self.name(*member),
+                        oneway: false,
+                        result: Some(attribute.ty.clone()),
+                        parameters: Vec::new(),
+                        raises: attribute.get_raises.clone(),
+                        sets: false,
+                    };
+                    let set = self.names.setter.get(member).map(|method| {
+                        let parameter =
+                            Parameter { direction: Direction::In, name: definition.name, ty: attribute.ty.clone() };
+                        let name = escaped(snake(&wire));
+                        Call {
+                            wire: format!("_set_{wire}"),
+                            method: method.clone(),
+                            result: None,
+                            parameters: vec![(parameter, name)],
+                            raises: attribute.set_raises.clone(),
+                            sets: true,
+                            ..get.clone()
+                        }
+                    });
+                    calls.push(get);
+                    calls.extend(set);
+                }
+                _ => {}
+            }
+        }
+        calls
+    }
+
+    pub(super) fn interface(&mut self, id: DefinitionId, interface: &Interface, out: &mut Writer) {
+        if !interface.defined {
+            return self.announced_interface(id, out);
+        }
+        let calls = self.calls(interface);
+        self.servant_trait(id, interface, &calls, out);
+        self.reference(id, interface, &calls, out);
+        self.skeleton(id, interface, &calls, out);
+    }
+
+    /// An interface that is never defined here: references to it can be passed around.
+    fn announced_interface(&mut self, id: DefinitionId, out: &mut Writer) {
+        let name = self.names.reference[&id].clone();
+        let object = self.runtime("ObjectRef");
+        self.attributes(out);
+        out.line("#[derive(Clone, Debug, PartialEq, Eq, Hash)]");
+        out.line(&format!("pub struct {name}({object});"));
+        self.reference_trait(id, &name, "self.0", "object", out);
+    }
+
+    // ---- the trait ---------------------------------------------------------------------------------
+
+    fn servant_trait(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
+        let name = self.name(id);
+        let bases: Vec<String> = interface.bases.iter().map(|base| self.path_to_trait(*base)).collect();
+        let bounds = if bases.is_empty() { "Send + Sync + 'static".to_owned() } else { bases.join(" + ") };
+        self.document(id, out);
+        self.attributes(out);
+        let head = format!("pub trait {name}: {bounds} {{");
+        out.open(&head);
+        for call in calls {
+            self.document_call(call, out);
+            let (before, parameters, after) = self.signature(id, call);
+            out.signature(&format!("fn {before}"), &parameters, &format!("{after};"));
+        }
+        let (servant, skeleton) = (self.runtime("Servant"), self.names.skeleton[&id].clone());
+        out.gap();
+        out.line("/// A servant that runs these operations, to be activated.");
+        out.line(&format!("fn servant(self) -> {servant}"));
+        out.open("where");
+        out.line("Self: Sized,");
+        out.close("{");
+        out.open_again();
+        out.line(&format!("{servant}::new({skeleton}(std::sync::Arc::new(self)))"));
+        out.close("}");
+        out.gap();
+        out.line("/// The same for an object that others keep too.");
+        out.line(&format!("fn servant_of(this: std::sync::Arc<Self>) -> {servant}"));
+        out.open("where");
+        out.line("Self: Sized,");
+        out.close("{");
+        out.open_again();
+        out.line(&format!("{servant}::new({skeleton}(this))"));
+        out.close("}");
+        out.close("}");
+    }
+
+    fn document_call(&mut self, call: &Call, out: &mut Writer) {
+        if call.sets {
+            out.line(&format!("/// Sets `{}`.", self.text(self.model().get(call.of).name)));
+        } else {
+            self.document(call.of, out);
+        }
+    }
+
+    /// The head of a method in three parts: name, parameters, result.
+    fn signature(&mut self, interface: DefinitionId, call: &Call) -> (String, Vec<String>, String) {
+        let mut parameters = vec!["&self".to_owned()];
+        for (parameter, name) in call.inputs() {
+            let ty = self.borrowed(&parameter.ty);
+            parameters.push(format!("{name}: {ty}"));
+        }
+        let outputs = self.output_type(call);
+        let error = self.error_type(interface, call);
+        (format!("{}(", call.method), parameters, format!(") -> Result<{outputs}, {error}>"))
+    }
+
+    fn output_type(&mut self, call: &Call) -> String {
+        let types: Vec<String> = call.outputs().iter().map(|(ty, _)| self.owned(ty)).collect();
+        match types.as_slice() {
+            [one] => one.clone(),
+            _ => format!("({})", types.join(", ")),
+        }
+    }
+
+    fn error_type(&mut self, interface: DefinitionId, call: &Call) -> String {
+        match self.errors.get(&(interface, call.raises.clone())).cloned() {
+            Some(name) => {
+                let mut path = self.inner_path(interface);
+                path.push(name);
+                self.relative(&path)
+            }
+            None => self.runtime("SystemException"),
+        }
+    }
+
+    // ---- the reference -----------------------------------------------------------------------------
+
+    fn reference(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
+        let name = self.names.reference[&id].clone();
+        let servant = self.name(id);
+        let first = interface.bases.first().copied();
+        out.gap();
+        out.line(&format!("/// A reference to a [`{}`].", servant.trim_start_matches("r#")));
+        self.attributes(out);
+        out.line("#[derive(Clone, Debug, PartialEq, Eq, Hash)]");
+        match first {
+            None => {
+                let object = self.runtime("ObjectRef");
+                out.line(&format!("pub struct {name}({object});"));
+                self.reference_trait(id, &name, "&self.0", "object", out);
+            }
+            Some(base) => {
+                let (base, reference) = (self.path_to(base), self.runtime("Reference"));
+                out.line(&format!("pub struct {name}({base});"));
+                self.reference_trait(
+                    id,
+                    &name,
+                    &format!("{reference}::as_object(&self.0)"),
+                    &format!("{reference}::from_object(object)"),
+                    out,
+                );
+                out.gap();
+                out.open(&format!("impl std::ops::Deref for {name} {{"));
+                out.line(&format!("type Target = {base};"));
+                out.gap();
+                out.open(&format!("fn deref(&self) -> &{base} {{"));
+                out.line("&self.0");
+                out.close("}");
+                out.close("}");
+                self.widening(id, &name, out);
+            }
+        }
+        let further = self.further_calls(interface);
+        if calls.is_empty() && further.is_empty() {
+            return;
+        }
+        out.gap();
+        self.attributes(out);
+        out.open(&format!("impl {name} {{"));
+        for call in calls {
+            out.gap();
+            self.stub(id, call, out);
+        }
+        for (base, call) in &further {
+            out.gap();
+            self.stub(*base, call, out);
+        }
+        out.close("}");
+    }
+
+    fn reference_trait(&mut self, id: DefinitionId, name: &str, inner: &str, made: &str, out: &mut Writer) {
+        let (reference, object) = (self.runtime("Reference"), self.runtime("ObjectRef"));
+        let inner = if inner == "self.0" { "&self.0" } else { inner };
+        let repository_id = self.repository_id(id);
+        out.gap();
+        out.open(&format!("impl {reference} for {name} {{"));
+        out.assign("const REPOSITORY_ID: &'static str", &format!("{repository_id:?}"));
+        out.gap();
+        out.open(&format!("fn from_object(object: {object}) -> Self {{"));
+        out.line(&format!("Self({made})"));
+        out.close("}");
+        out.gap();
+        out.open(&format!("fn as_object(&self) -> &{object} {{"));
+        out.line(inner);
+        out.close("}");
+        out.close("}");
+    }
+
+    /// A reference is one to every base.
+    fn widening(&mut self, id: DefinitionId, name: &str, out: &mut Writer) {
+        let reference = self.runtime("Reference");
+        for base in self.model().all_bases(id) {
+            let base = self.path_to(base);
+            out.gap();
+            out.open(&format!("impl From<{name}> for {base} {{"));
+            out.open(&format!("fn from(derived: {name}) -> Self {{"));
+            out.line(&format!("{reference}::unchecked_narrow({reference}::as_object(&derived))"));
+            out.close("}");
+            out.close("}");
+        }
+    }
+
+    /// Operations of bases that the reference of the first base does not have.
+    fn further_calls(&self, interface: &Interface) -> Vec<(DefinitionId, Call)> {
+        let Some((first, rest)) = interface.bases.split_first() else { return Vec::new() };
+        let mut seen: HashSet<DefinitionId> = self.model().all_bases(*first).into_iter().collect();
+        seen.insert(*first);
+        let mut calls = Vec::new();
+        for base in rest.iter().flat_map(|base| std::iter::once(*base).chain(self.model().all_bases(*base))) {
+            if seen.insert(base)
+                && let Kind::Interface(known) = &self.model().get(base).kind
+            {
+                calls.extend(self.calls(known).into_iter().map(|call| (base, call)));
+            }
+        }
+        calls
+    }
+
+    fn stub(&mut self, interface: DefinitionId, call: &Call, out: &mut Writer) {
+        self.document_call(call, out);
+        let (before, parameters, after) = self.signature(interface, call);
+        out.signature(&format!("pub fn {before}"), &parameters, &format!("{after} {{"));
+        out.open_again();
+        let (operation, reference) = (self.runtime("Operation"), self.runtime("Reference"));
+        let (object, local, reply, e, servant) =
+            (call.local("object"), call.local("local"), call.local("reply"), call.local("e"), call.local("servant"));
+        let trait_path = self.path_to_trait(interface);
+        out.assign(&format!("static OPERATION: {operation}"), &format!("{operation}::new({:?})", call.wire));
+        out.line(&format!("let {object} = {reference}::as_object(self);"));
+        out.open(&format!("if let Some({local}) = {object}.collocated::<dyn {trait_path}>()? {{"));
+        let arguments: Vec<String> = call.inputs().map(|(_, name)| name.clone()).collect();
+        let direct = format!("|{servant}| {servant}.{}({})", call.method, arguments.join(", "));
+        if direct.len() <= 60 {
+            out.line(&format!("return {local}.call({direct});"));
+        } else {
+            let arguments: Vec<String> = std::iter::once(servant.clone()).chain(arguments).collect();
+            out.open(&format!("return {local}.call(|{servant}| {{"));
+            out.call(&format!("{trait_path}::{}(", call.method), &arguments, ")");
+            out.close("});");
+        }
+        out.close("}");
+        let mut body = Vec::new();
+        for (parameter, name) in call.inputs() {
+            body.extend(self.encode_parameter(&parameter.ty, name, &e));
+        }
+        let outputs = call.outputs();
+        let raising = self.errors.contains_key(&(interface, call.raises.clone()));
+        if call.oneway {
+            invocation(&format!("{object}.send_oneway("), &body, &e, ")", out);
+        } else if raising {
+            let mutable = if outputs.is_empty() { "" } else { "mut " };
+            invocation(&format!("let {mutable}{reply} = {object}.invoke_raising("), &body, &e, ")?;", out);
+            let error = self.error_type(interface, call);
+            out.open(&format!("if {reply}.exception().is_some() {{"));
+            out.line(&format!("return Err({error}::read({reply}));"));
+            out.close("}");
+            if outputs.is_empty() {
+                out.line("Ok(())");
+            } else {
+                self.read_outputs(&format!("Ok({reply}.read("), &outputs, ")?)", out);
+            }
+        } else if outputs.is_empty() {
+            invocation(&format!("{object}.invoke("), &body, &e, ")?;", out);
+            out.line("Ok(())");
+        } else {
+            invocation(&format!("let mut {reply} = {object}.invoke("), &body, &e, ")?;", out);
+            self.read_outputs(&format!("{reply}.read("), &outputs, ")", out);
+        }
+        out.close("}");
+    }
+
+    /// Reads results with a closure.
+    fn read_outputs(&mut self, before: &str, outputs: &[(Type, String)], after: &str, out: &mut Writer) {
+        if let [(ty, _)] = outputs {
+            let single = match self.decode(ty, "d") {
+                super::code::Read::Expression(value) => value.strip_suffix('?').map(str::to_owned),
+                super::code::Read::Block(..) => None,
+            };
+            if let Some(value) = single {
+                // A path to a function where the closure would only call it.
+                let closure = match value.strip_suffix("(d)") {
+                    Some(function) => function.to_owned(),
+                    None => format!("|d| {value}"),
+                };
+                return out.line(&format!("{before}{closure}{after}"));
+            }
+        }
+        out.open(&format!("{before}|d| {{"));
+        let mut names = Vec::new();
+        let mut taken = HashSet::from(["d".to_owned(), "len".to_owned(), "list".to_owned()]);
+        for (ty, name) in outputs {
+            let name = free(name.clone(), &mut taken);
+            out.lines(&self.decode_into(ty, &name, "d"));
+            names.push(name);
+        }
+        match names.as_slice() {
+            [one] => out.line(&format!("Ok({one})")),
+            _ => out.call("Ok((", &names, "))"),
+        }
+        out.close(&format!("}}{after}"));
+    }
+
+    // ---- the skeleton ------------------------------------------------------------------------------
+
+    fn skeleton(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
+        let (name, servant) = (self.names.skeleton[&id].clone(), self.name(id));
+        out.gap();
+        self.attributes(out);
+        out.line("#[doc(hidden)]");
+        out.line(&format!("pub struct {name}(std::sync::Arc<dyn {servant}>);"));
+        let own: Vec<&str> = calls.iter().map(|call| call.wire.as_str()).collect();
+        let own_table = PerfectHash::of(&own);
+        if !calls.is_empty() {
+            self.dispatcher(id, &name, &servant, calls, &own_table, out);
+        }
+        let (skeleton, server_call, exception) =
+            (self.runtime("Skeleton"), self.runtime("ServerCall"), self.runtime("SystemException"));
+        let bases = self.model().all_bases(id);
+        let ids: Vec<String> = std::iter::once(id)
+            .chain(bases.iter().copied())
+            .map(|id| format!("{:?}", self.repository_id(id)))
+            .collect();
+        out.gap();
+        out.open(&format!("impl {skeleton} for {name} {{"));
+        out.open("fn repository_ids(&self) -> &'static [&'static str] {");
+        out.table("&[", &ids, "]");
+        out.close("}");
+        out.gap();
+        let parameters = ["&self".to_owned(), "operation: &[u8]".to_owned(), format!("call: &mut {server_call}<'_>")];
+        out.signature("fn dispatch(", &parameters, &format!(") -> Result<(), {exception}> {{"));
+        out.open_again();
+        self.dispatch(id, interface, &own_table, calls, out);
+        out.close("}");
+        out.gap();
+        out.open("fn cast(&self, slot: &mut dyn std::any::Any) {");
+        let all: Vec<DefinitionId> = std::iter::once(id).chain(bases).collect();
+        for (at, base) in all.iter().enumerate() {
+            let path = self.path_to_trait(*base);
+            let keyword = if at == 0 { "if" } else { "} else if" };
+            let test =
+                format!("{keyword} let Some(slot) = slot.downcast_mut::<Option<std::sync::Arc<dyn {path}>>>() {{");
+            if at == 0 {
+                out.open(&test);
+            } else {
+                out.close(&test);
+                out.open_again();
+            }
+            out.line("*slot = Some(self.0.clone());");
+        }
+        out.close("}");
+        out.close("}");
+        out.close("}");
+    }
+
+    /// The dispatcher of an interface's own operations, which derived interfaces use too.
+    fn dispatcher(
+        &mut self,
+        id: DefinitionId,
+        name: &str,
+        servant: &str,
+        calls: &[Call],
+        table: &PerfectHash,
+        out: &mut Writer,
+    ) {
+        let (server_call, exception) = (self.runtime("ServerCall"), self.runtime("SystemException"));
+        out.gap();
+        self.attributes(out);
+        out.open(&format!("impl {name} {{"));
+        out.line("#[doc(hidden)]");
+        let parameters = [
+            format!("servant: &dyn {servant}"),
+            "operation: usize".to_owned(),
+            format!("call: &mut {server_call}<'_>"),
+        ];
+        out.signature("pub fn call(", &parameters, &format!(") -> Result<(), {exception}> {{"));
+        out.open_again();
+        out.open("match operation {");
+        for (slot, index) in table.order.iter().enumerate() {
+            out.open(&format!("{slot} => {{"));
+            self.upcall(id, &calls[*index], out);
+            out.close("}");
+        }
+        out.line(&format!("_ => Err({exception}::bad_operation()),"));
+        out.close("}");
+        out.close("}");
+        out.close("}");
+    }
+
+    fn upcall(&mut self, interface: DefinitionId, call: &Call, out: &mut Writer) {
+        // Parameters are called as they are declared, except where our own variables have the name.
+        let mut taken: HashSet<String> =
+            ["call", "servant", "operation", "d", "e", "result", "len", "list", "error"].map(str::to_owned).into();
+        let mut arguments = Vec::new();
+        if call.inputs().next().is_some() {
+            out.line("let d = call.arguments();");
+        }
+        for (parameter, name) in call.inputs() {
+            let name = free(name.clone(), &mut taken);
+            let (lines, argument) = self.decode_argument(&parameter.ty, &name, "d");
+            out.lines(&lines);
+            arguments.push(argument);
+        }
+        let outputs = call.outputs();
+        let names: Vec<String> = match outputs.len() {
+            0 => Vec::new(),
+            1 => vec!["result".to_owned()],
+            _ => outputs
+                .iter()
+                .map(|(_, name)| if name == "result" { name.clone() } else { free(name.clone(), &mut taken) })
+                .collect(),
+        };
+        let pattern = match names.as_slice() {
+            [one] => one.clone(),
+            _ => format!("({})", names.join(", ")),
+        };
+        let raising = self.errors.contains_key(&(interface, call.raises.clone()));
+        let mut before = format!("servant.{}(", call.method);
+        let mut invoked = format!("{before}{})", arguments.join(", "));
+        if invoked.len() > 58 {
+            // A method call that long would be broken at its dot.
+            before = format!("{}::{}(", self.path_to_trait(interface), call.method);
+            arguments.insert(0, "servant".to_owned());
+            invoked = format!("{before}{})", arguments.join(", "));
+        }
+        match (raising, names.is_empty()) {
+            (false, true) => out.call(&before, &arguments, ")?;"),
+            (false, false) => out.call(&format!("let {pattern} = {before}"), &arguments, ")?;"),
+            (true, true) if invoked.len() <= 60 => {
+                out.open(&format!("if let Err(error) = {invoked} {{"));
+                out.line("return error.raise(call);");
+                out.close("}");
+            }
+            (true, _) => {
+                out.call(&format!("let outcome = {before}"), &arguments, ");");
+                let (value, pattern) = if names.is_empty() {
+                    ("()".to_owned(), String::new())
+                } else {
+                    (pattern.clone(), format!("let {pattern} = "))
+                };
+                out.open(&format!("{pattern}match outcome {{"));
+                out.line(&format!("Ok({value}) => {value},"));
+                out.line("Err(error) => return error.raise(call),");
+                out.close("};");
+            }
+        }
+        let mut body = Vec::new();
+        for ((ty, _), name) in outputs.iter().zip(&names) {
+            body.extend(self.encode_result(ty, name, "e"));
+        }
+        if !body.is_empty() {
+            out.line("let e = call.reply();");
+        }
+        body.push(Line::plain("Ok(())"));
+        out.lines(&body);
+    }
+
+    fn dispatch(
+        &mut self,
+        id: DefinitionId,
+        interface: &Interface,
+        own: &PerfectHash,
+        calls: &[Call],
+        out: &mut Writer,
+    ) {
+        let (table, exception) = (self.runtime("OperationTable"), self.runtime("SystemException"));
+        let mut all: Vec<(String, DefinitionId, usize)> = slots(id, own, calls);
+        for base in self.model().all_bases(id) {
+            if let Kind::Interface(known) = &self.model().get(base).kind {
+                let calls = self.calls(known);
+                let wire: Vec<&str> = calls.iter().map(|call| call.wire.as_str()).collect();
+                all.extend(slots(base, &PerfectHash::of(&wire), &calls));
+            }
+        }
+        if all.is_empty() {
+            out.line("let (_, _) = (operation, call);");
+            out.line(&format!("Err({exception}::bad_operation())"));
+            return;
+        }
+        let names: Vec<&str> = all.iter().map(|(name, ..)| name.as_str()).collect();
+        let hash =
+            if interface.bases.is_empty() { PerfectHash::of(&own_names(calls)) } else { PerfectHash::of(&names) };
+        let displacements: Vec<String> = hash.displacements.iter().map(u16::to_string).collect();
+        let ordered: Vec<String> = match interface.bases.is_empty() {
+            true => hash.order.iter().map(|index| format!("{:?}", calls[*index].wire)).collect(),
+            false => hash.order.iter().map(|index| format!("{:?}", all[*index].0)).collect(),
+        };
+        out.table("const NAMES: &[&str] = &[", &ordered, "];");
+        out.table("const DISPLACEMENTS: &[u16] = &[", &displacements, "];");
+        let made = format!("{table}::new({}, DISPLACEMENTS, NAMES)", hash.seed);
+        out.assign(&format!("static OPERATIONS: {table}"), &made);
+        out.open("match OPERATIONS.find(operation) {");
+        if interface.bases.is_empty() {
+            out.line("Some(operation) => Self::call(&*self.0, operation, call),");
+        } else {
+            for (slot, index) in hash.order.iter().enumerate() {
+                let (_, base, own) = &all[*index];
+                let skeleton = if *base == id { "Self".to_owned() } else { self.path_to_skeleton(*base) };
+                out.arm(&format!("Some({slot})"), &format!("{skeleton}::call(&*self.0, {own}, call)"));
+            }
+        }
+        let rest = if interface.bases.is_empty() { "None" } else { "_" };
+        out.line(&format!("{rest} => Err({exception}::bad_operation()),"));
+        out.close("}");
+    }
+
+    // ---- the inner module --------------------------------------------------------------------------
+
+    /// The error enumerations of an interface: name, exceptions, in the order of first use.
+    pub(super) fn plan_errors(&mut self, id: DefinitionId, interface: &Interface) {
+        let mut taken = self.names.taken.remove(&Some(id)).unwrap_or_default();
+        for call in self.calls(interface) {
+            let key = (id, call.raises.clone());
+            if !call.raises.is_empty() && !self.errors.contains_key(&key) {
+                let definition = self.model().get(call.of);
+                let operation = super::names::upper_camel(self.text(definition.name));
+                let name = if call.sets { format!("Set{operation}Error") } else { format!("{operation}Error") };
+                let name = free(name, &mut taken);
+                self.errors.insert(key, name.clone());
+                self.error_list.entry(id).or_default().push((name, call.raises));
+            }
+        }
+        self.names.taken.insert(Some(id), taken);
+    }
+
+    /// One error enumeration.
+    pub(super) fn error(&mut self, name: &str, raises: &[DefinitionId], out: &mut Writer) {
+        let (exception, user, reply, call, cdr) = (
+            self.runtime("SystemException"),
+            self.runtime("UserException"),
+            self.runtime("Reply"),
+            self.runtime("ServerCall"),
+            self.runtime("Cdr"),
+        );
+        let mut taken = HashSet::from(["System".to_owned()]);
+        let variants: Vec<(String, String)> = raises
+            .iter()
+            .map(|id| (free(self.name(*id).trim_start_matches("r#").to_owned(), &mut taken), self.path_to(*id)))
+            .collect();
+        out.gap();
+        out.line("/// What the operation may raise.");
+        out.line("#[derive(Clone, Debug, PartialEq)]");
+        out.open(&format!("pub enum {name} {{"));
+        for (variant, path) in &variants {
+            out.line(&format!("{variant}({path}),"));
+        }
+        out.line(&format!("System({exception}),"));
+        out.close("}");
+        out.gap();
+        out.open(&format!("impl {name} {{"));
+        out.open(&format!("pub(super) fn read(mut reply: {reply}) -> Self {{"));
+        out.open("let exception = match reply.exception() {");
+        for (variant, path) in &variants {
+            let pattern = format!("Some(<{path} as {user}>::REPOSITORY_ID)");
+            out.arm(&pattern, &format!("reply.read({cdr}::decode).map(Self::{variant})"));
+        }
+        out.line("_ => Err(reply.unlisted_exception()),");
+        out.close("};");
+        out.line("exception.unwrap_or_else(Self::System)");
+        out.close("}");
+        out.gap();
+        out.open(&format!("pub(super) fn raise(self, call: &mut {call}<'_>) -> Result<(), {exception}> {{"));
+        out.open("match self {");
+        for (variant, _) in &variants {
+            out.line(&format!("Self::{variant}(exception) => call.raise(&exception),"));
+        }
+        out.line("Self::System(exception) => Err(exception),");
+        out.close("}");
+        out.close("}");
+        out.close("}");
+        out.gap();
+        out.open(&format!("impl From<{exception}> for {name} {{"));
+        out.open(&format!("fn from(exception: {exception}) -> Self {{"));
+        out.line("Self::System(exception)");
+        out.close("}");
+        out.close("}");
+        for (variant, path) in &variants {
+            out.gap();
+            out.open(&format!("impl From<{path}> for {name} {{"));
+            out.open(&format!("fn from(exception: {path}) -> Self {{"));
+            out.line(&format!("Self::{variant}(exception)"));
+            out.close("}");
+            out.close("}");
+        }
+        out.gap();
+        out.open(&format!("impl std::fmt::Display for {name} {{"));
+        out.open("fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {");
+        out.open("match self {");
+        for (variant, _) in &variants {
+            out.line(&format!("Self::{variant}(exception) => exception.fmt(f),"));
+        }
+        out.line("Self::System(exception) => exception.fmt(f),");
+        out.close("}");
+        out.close("}");
+        out.close("}");
+        out.gap();
+        out.line(&format!("impl std::error::Error for {name} {{}}"));
+    }
+}
+
+fn own_names(calls: &[Call]) -> Vec<&str> {
+    calls.iter().map(|call| call.wire.as_str()).collect()
+}
+
+/// Name, interface, and number in that interface's dispatcher.
+fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<(String, DefinitionId, usize)> {
+    table.order.iter().enumerate().map(|(slot, index)| (calls[*index].wire.clone(), id, slot)).collect()
+}
+
+/// `before &OPERATION, &|e| ... after`.
+fn invocation(before: &str, body: &[Line], e: &str, after: &str, out: &mut Writer) {
+    let lines = tail(body);
+    if body.is_empty() {
+        return out.line(&format!("{before}&OPERATION, &|_| Ok(()){after}"));
+    }
+    if let [line] = lines.as_slice()
+        && let Some(text) = line.text()
+        && text.len() + 16 <= 60
+        && before.len() + text.len() + 25 <= 84
+    {
+        return out.line(&format!("{before}&OPERATION, &|{e}| {text}{after}"));
+    }
+    out.open(&format!("{before}&OPERATION, &|{e}| {{"));
+    out.lines(&lines);
+    out.close(&format!("}}{after}"));
+}

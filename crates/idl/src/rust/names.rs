@@ -1,0 +1,253 @@
+//! Rust names: the conventions of Rust out of those of IDL, keywords escaped, collisions resolved.
+
+use crate::ast::Flavor;
+use crate::model::{DefinitionId, Kind, Model};
+use crate::symbol::Symbols;
+use std::collections::{HashMap, HashSet};
+
+/// The Rust names of all definitions.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Modules, types, traits, constants, enumerators, operations (for an attribute: of reading it).
+    pub(super) item: HashMap<DefinitionId, String>,
+    /// Setting an attribute.
+    pub(super) setter: HashMap<DefinitionId, String>,
+    /// The typed reference of an interface.
+    pub(super) reference: HashMap<DefinitionId, String>,
+    /// The skeleton of an interface.
+    pub(super) skeleton: HashMap<DefinitionId, String>,
+    /// The module of what is declared in an interface, structure or union.
+    pub(super) inner: HashMap<DefinitionId, String>,
+    /// What is taken in each module.
+    pub(super) taken: HashMap<Option<DefinitionId>, HashSet<String>>,
+}
+
+impl Names {
+    pub(super) fn of(model: &Model, symbols: &Symbols) -> Self {
+        let mut names = Self::default();
+        names.module(model, symbols, None, &model.roots);
+        for id in model.ids() {
+            if let Kind::Module(members) = &model.get(id).kind {
+                names.module(model, symbols, Some(id), members);
+            }
+        }
+        for id in model.ids() {
+            match &model.get(id).kind {
+                Kind::Interface(interface) => names.module(model, symbols, Some(id), &interface.members),
+                Kind::Struct(structure) | Kind::Exception(structure) => {
+                    names.module(model, symbols, Some(id), &structure.inner)
+                }
+                Kind::Union(union) => names.module(model, symbols, Some(id), &union.inner),
+                Kind::Enum(enumerators) => {
+                    let mut taken = HashSet::new();
+                    for enumerator in enumerators {
+                        let name = escaped(upper_camel(symbols.text(model.get(*enumerator).name)));
+                        names.item.insert(*enumerator, free(name, &mut taken));
+                    }
+                }
+                _ => {}
+            }
+        }
+        names.operations(model, symbols);
+        names
+    }
+
+    /// Names in one Rust module. What has its name from IDL comes first, what we add takes what is left.
+    fn module(&mut self, model: &Model, symbols: &Symbols, parent: Option<DefinitionId>, members: &[DefinitionId]) {
+        let mut taken = self.taken.remove(&parent).unwrap_or_default();
+        for id in members {
+            let definition = model.get(*id);
+            let text = symbols.text(definition.name);
+            let name = match &definition.kind {
+                Kind::Operation(_) | Kind::Attribute(_) => continue,
+                Kind::Module(_) => snake(text),
+                Kind::Constant(..) => screaming(text),
+                Kind::Typedef(_)
+                    if model
+                        .resolved_definition(&crate::model::Type::Named(*id))
+                        .is_some_and(|of| is_reference(model, of)) =>
+                {
+                    upper_camel(text) + "Ref"
+                }
+                _ => upper_camel(text),
+            };
+            self.item.insert(*id, free(escaped(name), &mut taken));
+        }
+        for id in members {
+            let definition = model.get(*id);
+            let text = symbols.text(definition.name);
+            let has_inner = match &definition.kind {
+                Kind::Interface(_) => {
+                    let camel = upper_camel(text);
+                    self.reference.insert(*id, free(camel.clone() + "Ref", &mut taken));
+                    self.skeleton.insert(*id, free(camel + "Skeleton", &mut taken));
+                    true
+                }
+                Kind::Struct(structure) | Kind::Exception(structure) => !structure.inner.is_empty(),
+                Kind::Union(union) => !union.inner.is_empty(),
+                _ => false,
+            };
+            if has_inner {
+                self.inner.insert(*id, free(escaped(snake(text)), &mut taken));
+            }
+        }
+        self.taken.insert(parent, taken);
+    }
+
+    /// Method names, bases before the interfaces that inherit from them.
+    fn operations(&mut self, model: &Model, symbols: &Symbols) {
+        for id in model.ids() {
+            let Kind::Interface(interface) = &model.get(id).kind else { continue };
+            let mut taken: HashSet<String> = ["servant", "servant_of"].map(str::to_owned).into();
+            for base in model.all_bases(id) {
+                let Kind::Interface(base) = &model.get(base).kind else { continue };
+                let inherited = base
+                    .members
+                    .iter()
+                    .flat_map(|member| self.item.get(member).into_iter().chain(self.setter.get(member)));
+                taken.extend(inherited.cloned());
+            }
+            for member in &interface.members {
+                let definition = model.get(*member);
+                let name = snake(symbols.text(definition.name));
+                match &definition.kind {
+                    Kind::Operation(_) => {
+                        self.item.insert(*member, free(escaped(name), &mut taken));
+                    }
+                    Kind::Attribute(attribute) => {
+                        if !attribute.readonly {
+                            self.setter.insert(*member, free(format!("set_{name}"), &mut taken));
+                        }
+                        self.item.insert(*member, free(escaped(name), &mut taken));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Whether values of a definition are object references.
+pub(super) fn is_reference(model: &Model, id: DefinitionId) -> bool {
+    matches!(&model.get(id).kind, Kind::Interface(interface) if interface.flavor == Flavor::Remote)
+}
+
+/// The name itself, or with underscores at its end until it is free.
+pub(super) fn free(mut name: String, taken: &mut HashSet<String>) -> String {
+    while !taken.insert(name.clone()) {
+        name = name.strip_prefix("r#").unwrap_or(&name).to_owned() + "_";
+    }
+    name
+}
+
+/// Words of an identifier: parts between underscores, and within them where a capital begins a word.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for part in text.split('_').filter(|part| !part.is_empty()) {
+        let characters: Vec<char> = part.chars().collect();
+        let mut word = String::new();
+        for (at, character) in characters.iter().enumerate() {
+            let before = at.checked_sub(1).map(|before| characters[before]);
+            let after = characters.get(at + 1);
+            let begins = character.is_ascii_uppercase()
+                && before.is_some_and(|before| {
+                    !before.is_ascii_uppercase() || after.is_some_and(|after| after.is_ascii_lowercase())
+                });
+            if begins && !word.is_empty() {
+                words.push(std::mem::take(&mut word));
+            }
+            word.push(*character);
+        }
+        words.push(word);
+    }
+    words
+}
+
+/// `getFooBar`, `XMLParser` and `get_foo` as `get_foo_bar`, `xml_parser` and `get_foo`.
+pub(super) fn snake(text: &str) -> String {
+    let name = words(text).join("_").to_ascii_lowercase();
+    if name.starts_with(|first: char| first.is_ascii_digit()) || name.is_empty() { format!("_{name}") } else { name }
+}
+
+/// `foo_bar`, `FOO_BAR` and `fooBar` as `FooBar`; `IOR` as `Ior`.
+pub(super) fn upper_camel(text: &str) -> String {
+    let mut name = String::new();
+    for part in text.split('_').filter(|part| !part.is_empty()) {
+        // Digits on both sides of an underscore keep it, or they would become another number.
+        if name.ends_with(|last: char| last.is_ascii_digit()) && part.starts_with(|first: char| first.is_ascii_digit())
+        {
+            name.push('_');
+        }
+        let shouted = part.len() > 1 && !part.bytes().any(|octet| octet.is_ascii_lowercase());
+        let mut characters = part.chars();
+        name.extend(characters.next().map(|first| first.to_ascii_uppercase()));
+        if shouted {
+            name.push_str(&characters.as_str().to_ascii_lowercase());
+        } else {
+            name.push_str(characters.as_str());
+        }
+    }
+    name
+}
+
+/// `fooBar` and `foo_bar` as `FOO_BAR`.
+pub(super) fn screaming(text: &str) -> String {
+    snake(text).to_ascii_uppercase()
+}
+
+/// A name that may be a keyword of Rust, so that it can be used.
+pub(super) fn escaped(name: String) -> String {
+    const KEYWORDS: &[&str] = &[
+        "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum",
+        "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
+        "move", "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait", "true", "try", "type",
+        "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+    ];
+    // Names that generated code uses without a path.
+    const USED: &[&str] = &[
+        "Box", "Err", "From", "None", "Ok", "Option", "Result", "Send", "Sized", "Some", "String", "Sync", "Vec",
+        "bool", "char", "corelane", "f32", "f64", "i16", "i32", "i64", "i8", "std", "str", "u16", "u32", "u64", "u8",
+        "usize",
+    ];
+    match name.as_str() {
+        _ if USED.contains(&name.as_str()) => name + "_",
+        "self" | "Self" | "super" | "crate" | "_" => name + "_",
+        _ if KEYWORDS.contains(&name.as_str()) => format!("r#{name}"),
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{escaped, screaming, snake, upper_camel};
+
+    #[test]
+    fn conventions() {
+        for (text, expected) in [
+            ("getFooBar", "get_foo_bar"),
+            ("XMLParser", "xml_parser"),
+            ("CosNaming", "cos_naming"),
+            ("_x", "x"),
+            ("a_1_2", "a_1_2"),
+            ("IOR", "ior"),
+            ("TAG_ORB", "tag_orb"),
+            ("a1B", "a1_b"),
+        ] {
+            assert_eq!(snake(text), expected);
+        }
+        for (text, expected) in [
+            ("foo_bar", "FooBar"),
+            ("FOO_BAR", "FooBar"),
+            ("fooBar", "FooBar"),
+            ("IOR", "Ior"),
+            ("X", "X"),
+            ("Version1_2", "Version1_2"),
+            ("tk_null", "TkNull"),
+            ("IORs", "IORs"),
+        ] {
+            assert_eq!(upper_camel(text), expected);
+        }
+        assert_eq!(screaming("maxSize"), "MAX_SIZE");
+        assert_eq!((escaped("type".into()), escaped("self".into())), ("r#type".into(), "self_".into()));
+    }
+}

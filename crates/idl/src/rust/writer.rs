@@ -1,0 +1,220 @@
+//! Text as rustfmt would leave it.
+//!
+//! Only the few shapes that generated code has are known here; a test runs rustfmt over the output to see that
+//! they are right.
+
+/// Widest line.
+const WIDTH: usize = 100;
+/// Widest list of arguments on one line.
+const CALL_WIDTH: usize = 60;
+/// Widest list of fields of a structure value on one line.
+const FIELDS_WIDTH: usize = 18;
+
+/// Lines of Rust with their indentation.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    text: String,
+    indent: usize,
+}
+
+impl Writer {
+    pub(super) fn at(indent: usize) -> Self {
+        Self { text: String::new(), indent }
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.text
+    }
+
+    pub(super) fn append(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// One line at the current indentation.
+    pub(super) fn line(&mut self, line: &str) {
+        if line.is_empty() {
+            self.text.push('\n');
+            return;
+        }
+        for _ in 0..self.indent {
+            self.text.push_str("    ");
+        }
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    /// A line that opens a block; what follows is indented.
+    pub(super) fn open(&mut self, line: &str) {
+        self.line(line);
+        self.indent += 1;
+    }
+
+    /// A line that closes a block.
+    pub(super) fn close(&mut self, line: &str) {
+        self.indent -= 1;
+        self.line(line);
+    }
+
+    /// What follows is indented: the block was opened by a line that had to be closed first.
+    pub(super) fn open_again(&mut self) {
+        self.indent += 1;
+    }
+
+    /// The names of one `use`, filled into lines.
+    pub(super) fn imports(&mut self, before: &str, names: &[&str]) {
+        let joined = names.join(", ");
+        if self.fits(before.len() + joined.len() + 2) {
+            return self.line(&format!("{before}{joined}}};"));
+        }
+        self.open(before);
+        let mut line = String::new();
+        for name in names {
+            if !line.is_empty() && !self.fits(line.len() + 1 + name.len() + 1) {
+                self.line(&std::mem::take(&mut line));
+            }
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(name);
+            line.push(',');
+        }
+        self.line(&line);
+        self.close("};");
+    }
+
+    /// An empty line, except at the beginning of a block.
+    pub(super) fn gap(&mut self) {
+        if !self.text.is_empty() && !self.text.ends_with("{\n") && !self.text.ends_with("\n\n") {
+            self.text.push('\n');
+        }
+    }
+
+    pub(super) fn lines(&mut self, lines: &[Line]) {
+        for line in lines {
+            match line {
+                Line::Plain(text) => self.line(text),
+                Line::Open(text) => self.open(text),
+                Line::Close(text) => self.close(text),
+                Line::Call { before, arguments, after } => self.call(before, arguments, after),
+                Line::Table { before, items, after } => self.table(before, items, after),
+            }
+        }
+    }
+
+    fn fits(&self, length: usize) -> bool {
+        self.indent * 4 + length <= WIDTH
+    }
+
+    fn list(&mut self, before: &str, items: &[String], after: &str, most: usize) {
+        let joined = items.join(", ");
+        if joined.len() <= most && self.fits(before.len() + joined.len() + after.len()) {
+            self.line(&format!("{before}{joined}{after}"));
+            return;
+        }
+        self.open(before);
+        for item in items {
+            self.line(&format!("{item},"));
+        }
+        self.close(after);
+    }
+
+    /// `before(arguments)after`, where `before` ends with the parenthesis and `after` begins with one.
+    pub(super) fn call(&mut self, before: &str, arguments: &[String], after: &str) {
+        self.list(before, arguments, after, CALL_WIDTH);
+    }
+
+    /// The head of a function.
+    pub(super) fn signature(&mut self, before: &str, parameters: &[String], after: &str) {
+        self.list(before, parameters, after, usize::MAX);
+    }
+
+    /// `before { fields }after`.
+    pub(super) fn fields(&mut self, before: &str, fields: &[String], after: &str) {
+        let joined = fields.join(", ");
+        let line = format!("{before} {{ {joined} }}{after}");
+        if joined.len() <= FIELDS_WIDTH && self.fits(line.len()) {
+            self.line(&line);
+            return;
+        }
+        self.open(&format!("{before} {{"));
+        for field in fields {
+            self.line(&format!("{field},"));
+        }
+        self.close(&format!("}}{after}"));
+    }
+
+    /// An arm of a `match`.
+    pub(super) fn arm(&mut self, pattern: &str, value: &str) {
+        if self.fits(pattern.len() + 4 + value.len() + 1) {
+            return self.line(&format!("{pattern} => {value},"));
+        }
+        self.open(&format!("{pattern} => {{"));
+        self.line(value);
+        self.close("}");
+    }
+
+    /// An assignment, its right side on the next line where it does not fit.
+    pub(super) fn assign(&mut self, left: &str, right: &str) {
+        if self.fits(left.len() + 3 + right.len() + 1) {
+            self.line(&format!("{left} = {right};"));
+        } else {
+            self.line(&format!("{left} ="));
+            self.indent += 1;
+            self.line(&format!("{right};"));
+            self.indent -= 1;
+        }
+    }
+
+    /// `left = [items];` with the items filled into lines, as rustfmt sets short ones.
+    pub(super) fn table(&mut self, before: &str, items: &[String], after: &str) {
+        let joined = items.join(", ");
+        if joined.len() <= CALL_WIDTH && self.fits(before.len() + joined.len() + after.len()) {
+            return self.line(&format!("{before}{joined}{after}"));
+        }
+        self.open(before);
+        if items.iter().all(|item| item.len() <= 10) {
+            let mut line = String::new();
+            for item in items {
+                if !line.is_empty() && !self.fits(line.len() + 1 + item.len() + 1) {
+                    self.line(&std::mem::take(&mut line));
+                }
+                line.push_str(if line.is_empty() { "" } else { " " });
+                line.push_str(item);
+                line.push(',');
+            }
+            self.line(&line);
+        } else {
+            for item in items {
+                self.line(&format!("{item},"));
+            }
+        }
+        self.close(after);
+    }
+}
+
+/// A piece of a function's body, before it is known how far it is indented.
+#[derive(Clone, Debug)]
+pub(super) enum Line {
+    Plain(String),
+    Open(String),
+    Close(String),
+    Call { before: String, arguments: Vec<String>, after: String },
+    Table { before: String, items: Vec<String>, after: String },
+}
+
+impl Line {
+    pub(super) fn plain(text: impl Into<String>) -> Self {
+        Self::Plain(text.into())
+    }
+
+    /// The line as it is when it is short enough; `None` for what is never one line.
+    pub(super) fn text(&self) -> Option<String> {
+        match self {
+            Self::Plain(text) => Some(text.clone()),
+            Self::Call { before, arguments, after } => Some(format!("{before}{}{after}", arguments.join(", "))),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Source files and positions in them.
+//!
+//! All files of one compilation share one space of positions, so that a [`Span`] is two numbers and says
+//! which file it is in. Text is kept as it was read: every span points into the text a person wrote, also
+//! behind macros (there: the place of use).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A range of octets in the text of one file of a [`SourceMap`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    /// Position of the first octet.
+    pub start: u32,
+    /// Position behind the last octet.
+    pub end: u32,
+}
+
+impl Span {
+    /// From the beginning of `self` to the end of `last`, or `self` alone where they are in different files
+    /// (a declaration that starts in one file and ends in another).
+    #[must_use]
+    pub fn to(self, last: Self) -> Self {
+        if last.end >= self.start { Self { start: self.start, end: last.end } } else { self }
+    }
+
+    /// The empty range behind the last octet.
+    #[must_use]
+    pub fn after(self) -> Self {
+        Self { start: self.end, end: self.end }
+    }
+}
+
+/// A file of a [`SourceMap`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub(crate) u32);
+
+/// One source file.
+#[derive(Debug)]
+pub struct SourceFile {
+    /// The path under which it was found, as messages show it.
+    pub path: PathBuf,
+    /// The text: UTF-8 as it is, anything else read as ISO 8859-1.
+    pub text: Arc<str>,
+    start: u32,
+    lines: Vec<u32>,
+    marks: Vec<LineMark>,
+}
+
+/// What a `#line` directive says about the lines behind it.
+#[derive(Debug)]
+struct LineMark {
+    /// Index of the first line it speaks of, from 0.
+    from: usize,
+    /// The number it gives to that line.
+    number: usize,
+    /// The file name it gives, if any.
+    path: Option<PathBuf>,
+}
+
+/// Where something is, as messages say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// File name, changed by `#line`.
+    pub path: PathBuf,
+    /// Line from 1, changed by `#line`.
+    pub line: usize,
+    /// Column from 1, in characters.
+    pub column: usize,
+}
+
+/// All files read by one compilation.
+#[derive(Debug, Default)]
+pub struct SourceMap {
+    files: Vec<SourceFile>,
+}
+
+impl SourceMap {
+    /// Adds a file. `None` when the text of all files together would exceed 1 GiB.
+    pub fn add(&mut self, path: &Path, bytes: Vec<u8>) -> Option<FileId> {
+        let text: Arc<str> = decode(bytes).into();
+        let start = self.files.last().map_or(0, |file| file.start + file.len() + 1);
+        let len = u32::try_from(text.len()).ok()?;
+        if start.checked_add(len)? >= 1 << 30 {
+            return None;
+        }
+        let starts = text.bytes().zip(1..).filter(|(octet, _)| *octet == b'\n').map(|(_, next)| next);
+        let lines = std::iter::once(0).chain(starts).collect();
+        self.files.push(SourceFile { path: path.to_owned(), text, start, lines, marks: Vec::new() });
+        u32::try_from(self.files.len() - 1).ok().map(FileId)
+    }
+
+    /// The files in the order in which they were first read.
+    #[must_use]
+    pub fn files(&self) -> &[SourceFile] {
+        &self.files
+    }
+
+    /// A file.
+    #[must_use]
+    pub fn file(&self, id: FileId) -> &SourceFile {
+        &self.files[id.0 as usize]
+    }
+
+    /// The file in which a span begins; the first one when there is none.
+    #[must_use]
+    pub fn file_of(&self, span: Span) -> FileId {
+        let after = self.files.partition_point(|file| file.start <= span.start);
+        FileId(u32::try_from(after.saturating_sub(1)).unwrap_or(0))
+    }
+
+    /// The text of a span.
+    #[must_use]
+    pub fn text(&self, span: Span) -> &str {
+        let Some(file) = self.files.get(self.file_of(span).0 as usize) else { return "" };
+        let start = (span.start - file.start) as usize;
+        let end = (span.end.saturating_sub(file.start) as usize).min(file.text.len());
+        file.text.get(start..end.max(start)).unwrap_or("")
+    }
+
+    /// Where a span begins.
+    #[must_use]
+    pub fn location(&self, span: Span) -> Location {
+        let Some(file) = self.files.get(self.file_of(span).0 as usize) else {
+            return Location { path: PathBuf::new(), line: 1, column: 1 };
+        };
+        let offset = ((span.start - file.start) as usize).min(file.text.len());
+        let line = file.line_at(offset);
+        let column = 1 + file.text[file.lines[line] as usize..]
+            .char_indices()
+            .take_while(|(at, _)| file.lines[line] as usize + at < offset)
+            .count();
+        match file.marks.iter().rev().find(|mark| mark.from <= line) {
+            Some(mark) => Location {
+                path: mark.path.clone().unwrap_or_else(|| file.path.clone()),
+                line: mark.number + (line - mark.from),
+                column,
+            },
+            None => Location { path: file.path.clone(), line: line + 1, column },
+        }
+    }
+
+    /// Records `#line number "path"` found at `span`: it names the line behind the directive.
+    pub(crate) fn mark_line(&mut self, span: Span, number: usize, path: Option<PathBuf>) {
+        let file = self.file_of(span).0 as usize;
+        let Some(file) = self.files.get_mut(file) else { return };
+        let from = file.line_at((span.start - file.start) as usize) + 1;
+        let path = path.or_else(|| file.marks.last().and_then(|mark| mark.path.clone()));
+        file.marks.push(LineMark { from, number, path });
+    }
+}
+
+impl SourceFile {
+    /// Position of the first octet in the space of all files.
+    #[must_use]
+    pub fn start(&self) -> u32 {
+        self.start
+    }
+
+    /// Index, from 0, of the line that holds an octet of the text.
+    #[must_use]
+    pub fn line_at(&self, offset: usize) -> usize {
+        self.lines.partition_point(|start| *start as usize <= offset).saturating_sub(1)
+    }
+
+    /// Number of lines.
+    #[must_use]
+    pub fn line_count(&self) -> usize {
+        self.text.lines().count()
+    }
+
+    fn len(&self) -> u32 {
+        u32::try_from(self.text.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// The character set of IDL is ISO 8859-1 (IDL 4.2, 7.2.1); files of today are UTF-8. A text that is valid
+/// UTF-8 is taken as such, because hardly any ISO 8859-1 text is valid UTF-8 by accident.
+fn decode(bytes: Vec<u8>) -> String {
+    let mut text = String::from_utf8(bytes)
+        .unwrap_or_else(|error| error.as_bytes().iter().map(|octet| char::from(*octet)).collect());
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SourceMap, Span};
+    use std::path::Path;
+
+    #[test]
+    fn a_span_knows_its_file_and_line() {
+        let mut map = SourceMap::default();
+        map.add(Path::new("a.idl"), b"one\ntwo\n".to_vec());
+        let second = map.add(Path::new("b.idl"), b"\xe9\xe9 x\n".to_vec());
+        let start = second.map_or(0, |id| map.file(id).start());
+        let span = Span { start: start + 5, end: start + 6 };
+        assert_eq!(map.text(span), "x");
+        let location = map.location(span);
+        assert_eq!((location.path.to_str(), location.line, location.column), (Some("b.idl"), 1, 4));
+        let location = map.location(Span { start: 4, end: 7 });
+        assert_eq!((location.path.to_str(), location.line, location.column), (Some("a.idl"), 2, 1));
+    }
+
+    #[test]
+    fn line_directives_rename() {
+        let mut map = SourceMap::default();
+        map.add(Path::new("a.idl"), b"#line 7 \"z.idl\"\nx\ny\n".to_vec());
+        map.mark_line(Span { start: 0, end: 1 }, 7, Some("z.idl".into()));
+        let location = map.location(Span { start: 18, end: 19 });
+        assert_eq!((location.path.to_str(), location.line), (Some("z.idl"), 8));
+    }
+}

@@ -1,0 +1,166 @@
+//! Interned text: every identifier and literal is a number, and identifiers that differ only in case have
+//! the same folded number, because IDL lets them collide (IDL 4.2, 7.2.3).
+
+use std::collections::HashMap;
+
+/// An interned text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Symbol(u32);
+
+impl Symbol {
+    /// The empty text.
+    pub const EMPTY: Self = Self(0);
+
+    /// The keyword that this text is, exactly as spelled.
+    #[must_use]
+    pub fn keyword(self) -> Option<Keyword> {
+        KEYWORDS.get((self.0 as usize).wrapping_sub(1)).map(|(_, keyword)| *keyword)
+    }
+}
+
+/// The table of interned texts.
+#[derive(Debug)]
+pub struct Symbols {
+    texts: Vec<Entry>,
+    index: HashMap<Box<str>, Symbol>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    text: Box<str>,
+    folded: Symbol,
+    /// The keyword that the text is when case is ignored.
+    keyword: Option<Keyword>,
+}
+
+impl Default for Symbols {
+    fn default() -> Self {
+        let mut symbols = Self { texts: Vec::new(), index: HashMap::new() };
+        symbols.add("");
+        // The keywords come first, so that a symbol says by its number which keyword it is.
+        for (text, _) in KEYWORDS {
+            symbols.add(text);
+        }
+        for (at, (text, keyword)) in KEYWORDS.iter().enumerate() {
+            let folded = symbols.intern(&text.to_ascii_lowercase());
+            symbols.texts[at + 1].folded = folded;
+            symbols.texts[at + 1].keyword = Some(*keyword);
+            symbols.texts[folded.0 as usize].keyword = Some(*keyword);
+        }
+        symbols
+    }
+}
+
+impl Symbols {
+    /// The symbol of a text.
+    pub fn intern(&mut self, text: &str) -> Symbol {
+        if let Some(symbol) = self.index.get(text) {
+            return *symbol;
+        }
+        let symbol = self.add(text);
+        if text.bytes().any(|octet| octet.is_ascii_uppercase()) {
+            let folded = self.intern(&text.to_ascii_lowercase());
+            let keyword = self.texts[folded.0 as usize].keyword;
+            let entry = &mut self.texts[symbol.0 as usize];
+            (entry.folded, entry.keyword) = (folded, keyword);
+        }
+        symbol
+    }
+
+    fn add(&mut self, text: &str) -> Symbol {
+        let symbol = Symbol(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
+        self.texts.push(Entry { text: text.into(), folded: symbol, keyword: None });
+        self.index.insert(text.into(), symbol);
+        symbol
+    }
+
+    /// The text of a symbol.
+    #[must_use]
+    pub fn text(&self, symbol: Symbol) -> &str {
+        &self.texts[symbol.0 as usize].text
+    }
+
+    /// The symbol of the same text in lower case.
+    #[must_use]
+    pub fn folded(&self, symbol: Symbol) -> Symbol {
+        self.texts[symbol.0 as usize].folded
+    }
+
+    /// The keyword that this text is when case is ignored.
+    #[must_use]
+    pub fn keyword_ignoring_case(&self, symbol: Symbol) -> Option<Keyword> {
+        self.texts[symbol.0 as usize].keyword
+    }
+}
+
+macro_rules! keywords {
+    ($($name:ident $text:literal)*) => {
+        /// A keyword of CORBA 3 or IDL 4.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[expect(missing_docs, reason = "each is its own text")]
+        pub enum Keyword { $($name),* }
+
+        const KEYWORDS: &[(&str, Keyword)] = &[$(($text, Keyword::$name)),*];
+
+        impl Keyword {
+            /// The text of the keyword.
+            #[must_use]
+            pub fn text(self) -> &'static str {
+                match self { $(Self::$name => $text),* }
+            }
+        }
+    };
+}
+
+keywords! {
+    Abstract "abstract" Any "any" Attribute "attribute" Boolean "boolean" Case "case" Char "char" Const "const"
+    Context "context" Custom "custom" Default "default" Double "double" Enum "enum" Exception "exception"
+    Factory "factory" False "FALSE" Fixed "fixed" Float "float" In "in" Inout "inout" Interface "interface"
+    Local "local" Long "long" Module "module" Native "native" Object "Object" Octet "octet" Oneway "oneway"
+    Out "out" Private "private" Public "public" Raises "raises" Readonly "readonly" Sequence "sequence"
+    Short "short" String "string" Struct "struct" Supports "supports" Switch "switch" True "TRUE"
+    Truncatable "truncatable" Typedef "typedef" Union "union" Unsigned "unsigned" ValueBase "ValueBase"
+    Valuetype "valuetype" Void "void" Wchar "wchar" Wstring "wstring"
+    Component "component" Consumes "consumes" Emits "emits" Eventtype "eventtype" Finder "finder"
+    Getraises "getraises" Home "home" Import "import" Manages "manages" Multiple "multiple"
+    Primarykey "primarykey" Provides "provides" Publishes "publishes" Setraises "setraises" Typeid "typeid"
+    Typeprefix "typeprefix" Uses "uses"
+    Alias "alias" Bitfield "bitfield" Bitmask "bitmask" Bitset "bitset" Connector "connector" Int8 "int8"
+    Int16 "int16" Int32 "int32" Int64 "int64" Map "map" Mirrorport "mirrorport" Port "port"
+    Porttype "porttype" Typename "typename" Uint8 "uint8" Uint16 "uint16" Uint32 "uint32" Uint64 "uint64"
+}
+
+impl Keyword {
+    /// Whether the word is a keyword in every IDL since CORBA 2.3. The later ones are keywords only where a
+    /// declaration or a type may start with them, because the IDL of twenty years uses them as names.
+    #[must_use]
+    pub fn is_reserved(self) -> bool {
+        (self as usize) < Self::Component as usize
+    }
+
+    /// Whether the word came with CORBA 3 (components, type ids).
+    #[must_use]
+    pub fn is_from_corba_3(self) -> bool {
+        !self.is_reserved() && (self as usize) < Self::Alias as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Keyword, Symbols};
+
+    #[test]
+    fn keywords_are_known_by_their_number() {
+        let mut symbols = Symbols::default();
+        let interface = symbols.intern("interface");
+        assert_eq!(interface.keyword(), Some(Keyword::Interface));
+        let spelled = symbols.intern("INTERFACE");
+        assert_eq!(spelled.keyword(), None);
+        assert_eq!(symbols.keyword_ignoring_case(spelled), Some(Keyword::Interface));
+        let object = symbols.intern("object");
+        assert_eq!((object.keyword(), symbols.keyword_ignoring_case(object)), (None, Some(Keyword::Object)));
+        assert!(
+            Keyword::Wstring.is_reserved() && !Keyword::Component.is_reserved() && !Keyword::Alias.is_from_corba_3()
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! Every specification in tests/accepted is turned into the Rust code that stands beside it, formatted as
+//! rustfmt would. `BLESS=1` rewrites the code.
+
+use corelane_idl::DiskFiles;
+use corelane_idl::compile::{Compilation, Options};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn cases() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/accepted");
+    let mut cases: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.retain(|path| path.extension().is_some_and(|extension| extension == "idl"));
+    cases.sort();
+    cases
+}
+
+#[test]
+fn the_code_is_what_it_was() {
+    let bless = std::env::var_os("BLESS").is_some();
+    for case in cases() {
+        let text = std::fs::read(&case).unwrap();
+        let mut compilation = Compilation::of_text(&case, text, &Options::default(), &DiskFiles);
+        let rust = compilation.to_rust();
+        let shown = compilation.diagnostics.render(&compilation.sources, false);
+        assert!(compilation.is_accepted(), "{}:\n{shown}", case.display());
+        let expected_at = case.with_extension("rs");
+        if bless {
+            std::fs::write(&expected_at, &rust).unwrap();
+        }
+        let expected = std::fs::read_to_string(&expected_at).unwrap_or_default();
+        let differs = rust.lines().zip(expected.lines()).position(|(one, two)| one != two);
+        let place = differs.map_or(String::new(), |line| {
+            format!(
+                "line {}: expected\n{}\nfound\n{}",
+                line + 1,
+                expected.lines().nth(line).unwrap_or(""),
+                rust.lines().nth(line).unwrap_or("")
+            )
+        });
+        assert!(rust == expected, "{} has changed (BLESS=1 accepts it); {place}", expected_at.display());
+    }
+}
+
+#[test]
+fn the_code_is_formatted() {
+    for case in cases() {
+        let file = case.with_extension("rs");
+        let output = Command::new("rustfmt")
+            .args(["--edition", "2024", "--check", "--config", "max_width=100,use_small_heuristics=Default"])
+            .arg(&file)
+            .output()
+            .expect("rustfmt comes with the toolchain of this workspace");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
