@@ -10,7 +10,7 @@
 //!
 //! Inside is the `arc-swap` crate, whose readers announce themselves in slots of their own thread. While a thread holds
 //! eight guards at once, further loads touch the version's reference count instead. Under `loom`, which cannot look
-//! into that crate, a lock stands in for it, so that the protocols built on this one can be explored.
+//! into that crate, a plain atomic pointer stands in, so that protocols built on this one can be explored.
 
 use std::fmt;
 use std::ops::Deref;
@@ -136,16 +136,26 @@ mod cell {
     }
 }
 
+/// A release store and an acquire load of a pointer, which is what the real cell promises, and nothing more. Versions are
+/// freed with the cell.
 #[cfg(loom)]
 mod cell {
     use std::sync::Arc;
 
-    pub(super) struct Cell<T>(loom::sync::Mutex<Arc<T>>);
+    use loom::sync::atomic::{AtomicPtr, Ordering};
+
+    pub(super) struct Cell<T>(AtomicPtr<Arc<T>>, std::sync::Mutex<Vec<*mut Arc<T>>>);
     pub(super) type Guard<T> = Arc<T>;
+
+    // SAFETY: the pointers are to shared values, which threads clone.
+    unsafe impl<T: Send + Sync> Send for Cell<T> {}
+    // SAFETY: as above; the list is behind a lock that is never held across a step of the model.
+    unsafe impl<T: Send + Sync> Sync for Cell<T> {}
 
     impl<T> Cell<T> {
         pub(super) fn new(value: Arc<T>) -> Self {
-            Self(loom::sync::Mutex::new(value))
+            let first = Box::into_raw(Box::new(value));
+            Self(AtomicPtr::new(first), std::sync::Mutex::new(vec![first]))
         }
 
         pub(super) fn load(&self) -> Guard<T> {
@@ -153,11 +163,24 @@ mod cell {
         }
 
         pub(super) fn load_full(&self) -> Arc<T> {
-            Arc::clone(&self.0.lock().unwrap())
+            // SAFETY: all versions live as long as the cell.
+            Arc::clone(unsafe { &*self.0.load(Ordering::Acquire) })
         }
 
         pub(super) fn swap(&self, value: Arc<T>) -> Arc<T> {
-            std::mem::replace(&mut *self.0.lock().unwrap(), value)
+            let next = Box::into_raw(Box::new(value));
+            self.1.lock().unwrap().push(next);
+            // SAFETY: all versions live as long as the cell.
+            Arc::clone(unsafe { &*self.0.swap(next, Ordering::AcqRel) })
+        }
+    }
+
+    impl<T> Drop for Cell<T> {
+        fn drop(&mut self) {
+            for version in self.1.get_mut().unwrap().drain(..) {
+                // SAFETY: each came from a box, is on the list once, and nobody loads any more.
+                drop(unsafe { Box::from_raw(version) });
+            }
         }
     }
 }
