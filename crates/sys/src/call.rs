@@ -34,6 +34,18 @@ impl Outcome for i64 {
 #[inline]
 pub(crate) fn once<R: Outcome>(call: impl FnOnce() -> R) -> io::Result<R> {
     counters::count_syscall();
+    outcome(call)
+}
+
+/// Makes one futex call, which is counted as such and not among the system calls.
+#[cfg_attr(loom, expect(dead_code, reason = "models have a kernel of their own"))]
+pub(crate) fn futex<R: Outcome>(call: impl FnOnce() -> R) -> io::Result<R> {
+    counters::count_futex();
+    outcome(call)
+}
+
+#[inline]
+fn outcome<R: Outcome>(call: impl FnOnce() -> R) -> io::Result<R> {
     let result = call();
     if result.failed() { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -297,9 +297,7 @@ impl<T> SlotTable<T> {
     /// may not be seen.
     pub fn iter(&self) -> impl Iterator<Item = Guard<'_, T>> {
         let end = self.writer.lock().unused;
-        (0..end).filter_map(|index| {
-            self.peek(index)
-        })
+        (0..end).filter_map(|index| self.peek(index))
     }
 
     /// Number of entries that are not retired.

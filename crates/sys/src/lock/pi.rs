@@ -160,8 +160,8 @@ mod kernel {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+    use crate::call;
     use crate::clock::{self, Monotonic};
-    use crate::{call, counters};
 
     // Not in every version of the declarations yet.
     const FUTEX_LOCK_PI2: libc::c_int = 13;
@@ -198,12 +198,11 @@ mod kernel {
     }
 
     fn operation(word: &AtomicU32, operation: libc::c_int, until: Option<Duration>) -> io::Result<()> {
-        counters::count_futex();
         let until = until.map(clock::timespec);
         let until = until.as_ref().map_or(std::ptr::null(), |until| until as *const libc::timespec);
         // SAFETY: the kernel changes the word as an atomic, `until` is null or points to a time that outlives the call,
         // and the remaining arguments are not used by these operations.
-        call::once(|| unsafe {
+        call::futex(|| unsafe {
             libc::syscall(libc::SYS_futex, word.as_ptr(), operation | libc::FUTEX_PRIVATE_FLAG, 0, until)
         })?;
         Ok(())
@@ -286,7 +285,10 @@ mod tests {
             scope.spawn(|| {
                 let deadline = clock::now() + Duration::from_millis(3);
                 assert!(mutex.try_lock().is_none());
+                let before = counters::snapshot();
                 assert!(mutex.lock_until(Some(deadline)).is_none());
+                let counted = counters::snapshot() - before;
+                assert!(counted.syscalls == 0 && counted.futex > 0 && counted.locks == 0);
                 assert!(deadline.is_past() && deadline.elapsed() < Duration::from_secs(1));
             });
         });
