@@ -4,7 +4,7 @@ use std::any::Any;
 
 use super::{BORROW_THRESHOLD, CdrError, Endian, Octets, Primitive, Scratch, truncated};
 use crate::codeset::CodeSets;
-use crate::giop::Version;
+use crate::giop::{Header, Version};
 use crate::limits::Limits;
 
 static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
@@ -22,12 +22,23 @@ pub struct Decoder<'m> {
     scratch: Option<&'m Scratch>,
     owner: Option<&'m Octets>,
     env: Option<&'m (dyn Any + Sync)>,
+    /// What follows behind `bytes`, if a GIOP 1.1 message was put together from fragments.
+    more: More<'m>,
     depth: u32,
     endian: Endian,
     foreign: bool,
     from_server: bool,
     version: Version,
     code_sets: CodeSets,
+}
+
+/// The fragments that are not reached yet.
+#[derive(Clone, Copy)]
+struct More<'m> {
+    /// The whole message if there are any, else nothing.
+    octets: &'m [u8],
+    /// Where they begin in it, in order.
+    breaks: &'m [usize],
 }
 
 impl<'m> Decoder<'m> {
@@ -42,6 +53,7 @@ impl<'m> Decoder<'m> {
             scratch: None,
             owner: None,
             env: None,
+            more: More { octets: &[], breaks: &[] },
             depth: 0,
             endian,
             foreign: endian.is_foreign(),
@@ -60,7 +72,8 @@ impl<'m> Decoder<'m> {
         Ok(Decoder::new(bytes, Endian::from_flag(*order)).at(1))
     }
 
-    /// Goes to a position: octets from the alignment origin. Past the end is the end.
+    /// Goes to a position: octets from the alignment origin. Past the end is the end. Comes before
+    /// [`with_breaks`](Decoder::with_breaks).
     #[must_use]
     #[inline]
     pub fn at(mut self, position: usize) -> Decoder<'m> {
@@ -124,6 +137,74 @@ impl<'m> Decoder<'m> {
         self
     }
 
+    /// Where the fragments of a GIOP 1.1 message begin that was put together from them: each aligns its values from its own
+    /// header (CORBA 3.0.3 section 15.4.9), except that octets and arrays of numbers run on over a cut.
+    #[must_use]
+    pub fn with_breaks(mut self, breaks: &'m [usize]) -> Decoder<'m> {
+        let position = self.position();
+        if !breaks.is_empty() {
+            self.more = More { octets: self.bytes, breaks };
+            self.go_to(position);
+        }
+        self
+    }
+
+    /// Goes to a position of the whole message: into the fragment that holds it.
+    #[cold]
+    fn go_to(&mut self, at: usize) {
+        let More { octets, breaks } = self.more;
+        let passed = breaks.partition_point(|start| *start <= at);
+        let (before, after) = breaks.split_at_checked(passed).unwrap_or((breaks, &[]));
+        let start = before.last().map_or(0, |start| start.saturating_sub(Header::LEN));
+        let end = after.first().copied().unwrap_or(octets.len()).min(octets.len());
+        self.bytes = octets.get(start..end).unwrap_or_default();
+        self.rest = octets.get(at..end).unwrap_or_default();
+    }
+
+    /// The position in the whole message.
+    #[cold]
+    fn place(&self) -> usize {
+        self.rest.as_ptr().addr().saturating_sub(self.more.octets.as_ptr().addr()).min(self.more.octets.len())
+    }
+
+    /// Octets that are not read yet, in this fragment and those behind it.
+    #[inline]
+    fn total_remaining(&self) -> usize {
+        if self.more.breaks.is_empty() { self.rest.len() } else { self.more.octets.len() - self.place() }
+    }
+
+    /// Reads a primitive that is not in this fragment.
+    #[cold]
+    #[inline(never)]
+    fn take_from_next<const N: usize>(&mut self) -> Result<[u8; N], CdrError> {
+        // What is left here is a gap, if anything: a primitive is never cut.
+        while !self.more.breaks.is_empty() && self.rest.len() <= self.gap(N) {
+            let end = self.place() + self.rest.len();
+            if end >= self.more.octets.len() {
+                break;
+            }
+            self.go_to(end);
+            let gap = self.gap(N);
+            if let Some((octets, rest)) = self.rest.get(gap..).and_then(<[u8]>::split_first_chunk) {
+                self.rest = rest;
+                return Ok(*octets);
+            }
+        }
+        Err(CdrError::Truncated)
+    }
+
+    /// Reads octets that run on into the next fragment.
+    #[cold]
+    #[inline(never)]
+    fn raw_from_next(&mut self, len: usize) -> Result<&'m [u8], CdrError> {
+        let at = self.place();
+        let end = at.checked_add(len).ok_or(CdrError::Truncated)?;
+        let octets = self.more.octets;
+        let raw = octets.get(at..end).ok_or(CdrError::Truncated)?;
+        self.go_to(end);
+        Ok(raw)
+    }
+
     /// What [`with_env`](Decoder::with_env) gave.
     #[must_use]
     pub fn env(&self) -> Option<&'m (dyn Any + Sync)> {
@@ -178,7 +259,7 @@ impl<'m> Decoder<'m> {
     #[must_use]
     #[inline]
     pub fn remaining(&self) -> usize {
-        self.rest.len()
+        self.total_remaining()
     }
 
     /// The octets that are not read yet.
@@ -221,7 +302,7 @@ impl<'m> Decoder<'m> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], CdrError> {
         let gap = self.gap(N);
         if self.rest.len() < gap + N {
-            return Err(truncated());
+            return self.take_from_next();
         }
         let (value, rest) = self.rest.split_at(gap + N);
         self.rest = rest;
@@ -362,9 +443,13 @@ impl<'m> Decoder<'m> {
     /// [`CdrError::Truncated`].
     #[inline]
     pub fn read_raw(&mut self, len: usize) -> Result<&'m [u8], CdrError> {
-        let (octets, rest) = self.rest.split_at_checked(len).ok_or_else(truncated)?;
-        self.rest = rest;
-        Ok(octets)
+        match self.rest.split_at_checked(len) {
+            Some((octets, rest)) => {
+                self.rest = rest;
+                Ok(octets)
+            }
+            None => self.raw_from_next(len),
+        }
     }
 
     /// Reads an array of octets.
@@ -373,9 +458,9 @@ impl<'m> Decoder<'m> {
     /// [`CdrError::Truncated`].
     #[inline]
     pub fn read_array<const N: usize>(&mut self) -> Result<[u8; N], CdrError> {
-        let (octets, rest) = self.rest.split_first_chunk().ok_or_else(truncated)?;
-        self.rest = rest;
-        Ok(*octets)
+        let mut octets = [0; N];
+        octets.copy_from_slice(self.read_raw(N)?);
+        Ok(octets)
     }
 
     /// Reads the count of a sequence whose elements have at least `min_element_size` octets each: a count that the rest
@@ -388,7 +473,7 @@ impl<'m> Decoder<'m> {
         let count = self.read_u32()?;
         let len = count as usize;
         match len.checked_mul(min_element_size.max(1)) {
-            Some(octets) if octets <= self.rest.len() => {}
+            Some(octets) if octets <= self.total_remaining() => {}
             _ => return Err(CdrError::CountOverRest),
         }
         if count > self.limits.sequence_length { Err(CdrError::OverLimit) } else { Ok(len) }
@@ -431,6 +516,9 @@ impl<'m> Decoder<'m> {
     fn raw_numbers<T: Primitive>(&mut self, len: usize) -> Result<&'m [u8], CdrError> {
         if len == 0 {
             return Ok(&[]);
+        }
+        if self.gap(T::SIZE) >= self.rest.len() && !self.more.breaks.is_empty() {
+            self.go_to(self.place() + self.rest.len());
         }
         self.align(T::SIZE)?;
         self.read_raw(len.checked_mul(T::SIZE).ok_or_else(truncated)?)
@@ -508,7 +596,8 @@ impl<'m> Decoder<'m> {
     pub fn read_encapsulation(&mut self) -> Result<Decoder<'m>, CdrError> {
         let bytes = self.read_octets()?;
         let inner = Decoder::for_encapsulation(bytes)?;
-        Ok(Decoder { bytes, rest: inner.rest, endian: inner.endian, foreign: inner.foreign, ..self.clone() })
+        let more = More { octets: &[], breaks: &[] };
+        Ok(Decoder { bytes, more, rest: inner.rest, endian: inner.endian, foreign: inner.foreign, ..self.clone() })
     }
 
     /// Reads a value that may contain values of its own type.
@@ -642,6 +731,28 @@ mod tests {
         let mut d = Decoder::new(&[], Endian::Big);
         assert_eq!(deep(&mut d), Err(CdrError::TooDeep));
         assert_eq!(d.nested(|_| Ok(1)), Ok(1));
+    }
+
+    #[test]
+    fn values_of_giop_1_1_fragments_are_aligned_from_their_own_header() {
+        // A message of 24 octets; then a fragment whose data began at its octet 12: 4 octets of gap, a double; then one with
+        // the end of an array that runs on over the cut, and a long.
+        let mut message = vec![0; 24];
+        message.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
+        message.extend([0, 0, 0, 2, 0xaa]);
+        message.extend([0xbb, 0, 0, 0, 0, 0, 0, 9]);
+        let breaks = [24, 41];
+        let mut d = Decoder::new(&message, Endian::Big).at(24).with_breaks(&breaks);
+        assert_eq!((d.position(), d.remaining()), (12, 25));
+        assert_eq!(d.read_u64(), Ok(7));
+        assert_eq!(d.read_octets(), Ok([0xaa, 0xbb].as_slice()));
+        assert_eq!((d.position(), d.read_u32(), d.read_u8()), (13, Ok(9), Err(CdrError::Truncated)));
+        let mut d = Decoder::new(&message, Endian::Big).at(20).with_breaks(&breaks);
+        assert_eq!((d.read_u32(), d.read_u64(), d.remaining()), (Ok(0), Ok(7), 13));
+        let mut d = Decoder::new(&message, Endian::Big).at(20).with_breaks(&breaks);
+        assert_eq!(d.read_vec::<u64>(3), Err(CdrError::Truncated));
+        let mut d = Decoder::new(&message, Endian::Big).at(22).with_breaks(&breaks);
+        assert_eq!(d.read_u64(), Ok(7));
     }
 
     #[test]

@@ -487,6 +487,18 @@ impl<'a> Encoder<'a> {
         pairs.chain(std::iter::once(tail)).filter(|slice| !slice.is_empty())
     }
 
+    /// A part of all octets, in order: what a fragment holds.
+    pub fn slices_in(&self, range: std::ops::Range<usize>) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0usize;
+        let parts = self.slices().map(move |slice| {
+            let from = range.start.saturating_sub(start).min(slice.len());
+            let to = range.end.saturating_sub(start).min(slice.len());
+            start += slice.len();
+            slice.get(from..to).unwrap_or_default()
+        });
+        parts.filter(|slice| !slice.is_empty())
+    }
+
     /// All octets if they lie in the buffer alone, which they do unless a large octet sequence was written.
     #[must_use]
     #[inline]
@@ -569,6 +581,10 @@ mod tests {
         assert_eq!(e.contiguous(), None);
         assert_eq!(e.to_vec().len(), e.len());
         assert_eq!(e.to_vec()[4 + large.len() + 3..], [0, 0, 0, 7]);
+        for range in [0..0, 0..4, 2..6, 3..e.len(), 5..4000, 4100..4105, 4000..9999] {
+            let part: Vec<u8> = e.slices_in(range.clone()).flatten().copied().collect();
+            assert_eq!(part, e.to_vec()[range.start..range.end.min(e.len())]);
+        }
     }
 
     #[test]

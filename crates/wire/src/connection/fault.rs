@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::giop::{HeaderError, Version};
+use super::Role;
+use crate::giop::{HeaderError, MessageKind, Version};
 
 /// A breach of the protocol by the peer. The connection is of no use after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,12 +11,62 @@ use crate::giop::{HeaderError, Version};
 pub enum ProtocolFault {
     /// The octets are not the header of a message that is understood here.
     Header(HeaderError),
-    /// The message is larger than the limit.
+    /// The message, its fragments put together, is larger than the limit.
     TooLarge {
-        /// Octets announced.
+        /// Octets announced or received so far.
         size: u64,
         /// [`Limits::message_size`](crate::Limits::message_size).
         limit: u32,
+    },
+    /// The unfinished messages of the connection together are larger than the limit.
+    TooMuchPending {
+        /// Octets that they would have.
+        size: u64,
+        /// [`Limits::pending_octets`](crate::Limits::pending_octets).
+        limit: u32,
+    },
+    /// More unfinished messages than the limit.
+    TooManyPending {
+        /// [`Limits::pending_fragmented`](crate::Limits::pending_fragmented).
+        limit: u32,
+    },
+    /// A message in more fragments than the limit.
+    TooManyFragments {
+        /// [`Limits::fragments`](crate::Limits::fragments).
+        limit: u32,
+    },
+    /// A Fragment of a message that did not begin.
+    UnexpectedFragment {
+        /// The request that it names; GIOP 1.1 names none.
+        request_id: Option<u32>,
+    },
+    /// A Fragment whose version or byte order is not that of the message that it continues.
+    FragmentMismatch,
+    /// A message that cannot have fragments announces one.
+    NotFragmentable {
+        /// Its type.
+        kind: MessageKind,
+    },
+    /// A second message begins before the last fragment of the first, with the same request id or in GIOP 1.1 without any.
+    Interleaved,
+    /// A message that is too short to have a request id.
+    NoRequestId,
+    /// A request id that is in use.
+    DuplicateId {
+        /// Which.
+        request_id: u32,
+    },
+    /// More requests than the limit wait for their reply.
+    TooManyRequests {
+        /// [`Limits::outstanding_requests`](crate::Limits::outstanding_requests).
+        limit: u32,
+    },
+    /// A message that only the other side may send.
+    WrongSide {
+        /// Its type.
+        kind: MessageKind,
+        /// What this side is.
+        role: Role,
     },
 }
 
@@ -29,10 +80,17 @@ pub enum Answer {
 }
 
 impl ProtocolFault {
-    /// What to answer (CORBA 3.0.3 section 15.4.8).
+    /// What to answer: MessageError to what is no message of the protocol (CORBA 3.0.3 section 15.4.8); nothing where a
+    /// limit was met, so that a flood is not paid for with writes.
     #[must_use]
     pub fn answer(&self) -> Answer {
-        Answer::MessageError(Version::GIOP_1_2)
+        match self {
+            ProtocolFault::TooMuchPending { .. }
+            | ProtocolFault::TooManyPending { .. }
+            | ProtocolFault::TooManyFragments { .. }
+            | ProtocolFault::TooManyRequests { .. } => Answer::Close,
+            _ => Answer::MessageError(Version::GIOP_1_2),
+        }
     }
 }
 
@@ -48,6 +106,40 @@ impl fmt::Display for ProtocolFault {
             ProtocolFault::Header(error) => error.fmt(f),
             ProtocolFault::TooLarge { size, limit } => {
                 write!(f, "expected a message of at most {limit} octets, got {size}")
+            }
+            ProtocolFault::TooMuchPending { size, limit } => {
+                write!(f, "expected unfinished messages of at most {limit} octets together, got {size}")
+            }
+            ProtocolFault::TooManyPending { limit } => {
+                write!(f, "expected at most {limit} unfinished messages, got one more")
+            }
+            ProtocolFault::TooManyFragments { limit } => {
+                write!(f, "expected at most {limit} fragments of a message, got one more")
+            }
+            ProtocolFault::UnexpectedFragment { request_id: Some(id) } => {
+                write!(f, "expected a message to begin, got a fragment of request {id}")
+            }
+            ProtocolFault::UnexpectedFragment { request_id: None } => {
+                f.write_str("expected a message to begin, got a fragment")
+            }
+            ProtocolFault::FragmentMismatch => {
+                f.write_str("expected a fragment in the version and byte order of its message, got another")
+            }
+            ProtocolFault::NotFragmentable { kind } => {
+                write!(f, "expected a whole message, got a {kind:?} that announces fragments")
+            }
+            ProtocolFault::Interleaved => {
+                f.write_str("expected the rest of a fragmented message, got another in its place")
+            }
+            ProtocolFault::NoRequestId => f.write_str("expected a request id, got a shorter message"),
+            ProtocolFault::DuplicateId { request_id } => {
+                write!(f, "expected a new request id, got {request_id}, which is in use")
+            }
+            ProtocolFault::TooManyRequests { limit } => {
+                write!(f, "expected at most {limit} requests at a time, got one more")
+            }
+            ProtocolFault::WrongSide { kind, role } => {
+                write!(f, "expected what a {} gets, got a {kind:?}", role.name())
             }
         }
     }
