@@ -84,6 +84,32 @@ pub fn wait(fd: BorrowedFd<'_>, readable: bool, writable: bool, deadline: Option
     }
 }
 
+/// Waits until one of two descriptors can be read or `deadline` has passed; says which of them can. Neither means that the
+/// deadline passed or a signal came.
+///
+/// # Errors
+/// When the kernel is out of memory.
+pub fn wait_either(
+    first: BorrowedFd<'_>,
+    second: BorrowedFd<'_>,
+    deadline: Option<Monotonic>,
+) -> io::Result<(bool, bool)> {
+    if deadline.is_some() {
+        sharpen_timers();
+    }
+    let entry = |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut entries = [entry(first), entry(second)];
+    let left = deadline.map(|deadline| clock::timespec(deadline.remaining()));
+    let left = left.as_ref().map_or(std::ptr::null(), |left| left as *const libc::timespec);
+    // SAFETY: the count is that of the live array; `left` is null or points to a timespec that lives until after the
+    // call; a null signal mask changes nothing.
+    match call::once(|| unsafe { libc::ppoll(entries.as_mut_ptr(), 2, left, std::ptr::null()) }) {
+        Ok(_) => Ok((entries[0].revents != 0, entries[1].revents != 0)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok((false, false)),
+        Err(error) => Err(error),
+    }
+}
+
 /// Sets the calling thread's timer slack to 1 ns, once. The default of 50 us would be added to every
 /// deadline of a thread in the ordinary scheduling class; real-time threads have no slack anyway.
 pub(crate) fn sharpen_timers() {
@@ -116,6 +142,17 @@ mod tests {
         assert!(wait_readable(wake.as_fd(), Some(deadline)).unwrap());
         assert!(wait_readable(wake.as_fd(), None).unwrap());
         assert!(wait_writable(wake.as_fd(), None).unwrap());
+    }
+
+    #[test]
+    fn either_of_two_ends_the_wait() {
+        let (one, two) = (Wake::new().unwrap(), Wake::new().unwrap());
+        let soon = || Some(clock::now() + Duration::from_millis(1));
+        assert_eq!(wait_either(one.as_fd(), two.as_fd(), soon()).unwrap(), (false, false));
+        two.notify();
+        assert_eq!(wait_either(one.as_fd(), two.as_fd(), None).unwrap(), (false, true));
+        one.notify();
+        assert_eq!(wait_either(one.as_fd(), two.as_fd(), None).unwrap(), (true, true));
     }
 
     #[test]

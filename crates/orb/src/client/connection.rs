@@ -16,6 +16,7 @@ use crate::invocation::machine::Written;
 use crate::orb::Core;
 use crate::policy::Due;
 use crate::receive::ReceiveBuffer;
+use crate::server::serving;
 
 /// Replies that may be outstanding from calls given up; past it the connection is worth less than a new one.
 const ABANDONED: u32 = 8;
@@ -170,6 +171,12 @@ impl ClientConnection {
                 due = due.fixed();
             }
             first = false;
+            if serving::is_serving()
+                && let Some(fd) = self.stream.readiness()
+            {
+                due = due.fixed();
+                serving::until_readable(fd, due.moment())?;
+            }
             let wait = self.wait(due)?;
             match self.stream.recv(self.received.room(wanted), wait) {
                 Ok(0) => {
@@ -224,12 +231,6 @@ impl ClientConnection {
     #[inline]
     pub(crate) fn answered(&mut self) {
         self.abandoned = 0;
-    }
-
-    /// The connection is not to be used again.
-    #[cold]
-    pub(crate) fn set_broken(&mut self) {
-        self.broken = true;
     }
 
     /// After a failed send the peer's last words may still be there: whether they are CloseConnection.

@@ -4,8 +4,9 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use corelane_net::Stream;
 use corelane_sys::epoll::{Epoll, Event, Interest};
@@ -14,7 +15,11 @@ use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::slots::{Retired, SlotTable};
 use corelane_sys::thread::{self, JoinHandle};
 
+use crate::orb::Core;
+
 const STOP: u64 = u64::MAX;
+/// How often lanes are tidied.
+const TIDY: Duration = Duration::from_secs(1);
 
 /// The thread and what it watches.
 pub(crate) struct Watcher {
@@ -26,6 +31,8 @@ struct Shared {
     epoll: Epoll,
     wake: Wake,
     stop: AtomicBool,
+    /// Whose lanes are tidied now and then.
+    tidied: OnceLock<Weak<Core>>,
     flags: SlotTable<Arc<AtomicBool>>,
 }
 
@@ -41,7 +48,7 @@ impl Watcher {
         let wake = Wake::new()?;
         epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP, Interest::READABLE)?;
         let flags = SlotTable::new("watched connections", Scope::Orb, most);
-        let shared = Arc::new(Shared { epoll, wake, stop: AtomicBool::new(false), flags });
+        let shared = Arc::new(Shared { epoll, wake, stop: AtomicBool::new(false), tidied: OnceLock::new(), flags });
         Ok(Watcher { shared, thread: Mutex::new("watcher thread", Scope::Orb, None) })
     }
 
@@ -55,6 +62,13 @@ impl Watcher {
         let watched = Watched { hung_up, entry: Some((Arc::clone(&self.shared), slot, generation)) };
         self.shared.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)?;
         Ok(watched)
+    }
+
+    /// Tidies the lanes of `core` every second.
+    pub(crate) fn tidy(&self, core: Weak<Core>) -> io::Result<()> {
+        // Set once: an ORB starts once.
+        let _ = self.shared.tidied.set(core);
+        self.start()
     }
 
     fn start(&self) -> io::Result<()> {
@@ -82,7 +96,11 @@ impl Shared {
     fn run(&self) {
         let mut events = [Event::EMPTY; 32];
         while !self.stop.load(Ordering::Acquire) {
-            let Ok(count) = self.epoll.wait(&mut events, None) else { return };
+            let period = self.tidied.get().map(|_| TIDY);
+            let Ok(count) = self.epoll.wait(&mut events, period) else { return };
+            if let Some(core) = self.tidied.get().and_then(Weak::upgrade) {
+                core.tidy();
+            }
             for event in &events[..count] {
                 let (slot, generation) = ((event.token() >> 32) as u32, event.token() as u32);
                 if let Some(hung_up) = self.flags.get(slot, generation) {

@@ -6,7 +6,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{self, AddressingMode, Header, LocateStatus, MessageKind, ReplyStatus, RequestHead, ResponseExpected, ServiceContext, context_id};
 use corelane_wire::ior::Ior;
-use corelane_wire::{Cdr, CdrError, CodeSets, Decoder, Encoder, Endian, Limits, Octets, Version};
+use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Limits, Octets, Version};
 
 use super::machine::{Input, Machine, Output, Written};
 use super::reply::{Body, Reply};

@@ -7,10 +7,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Stream, Transports};
+use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::JoinHandle;
 use corelane_wire::ior::Ior;
-use corelane_wire::{Encoder, Limits, Version, giop};
+use corelane_wire::{Limits, Version};
 
 use super::builder::OrbError;
 use crate::client::pool::{Pool, PoolKey};
@@ -149,8 +150,21 @@ impl Core {
             let threads = crate::server::start(lane, self).map_err(OrbError::Thread)?;
             self.threads.lock().extend(threads);
         }
+        let serves = !lanes.is_empty();
         let _ = self.lanes.set(lanes);
+        if serves {
+            self.watcher.tidy(Arc::downgrade(self)).map_err(OrbError::Thread)?;
+        }
         Ok(())
+    }
+
+    /// What is to be done now and then.
+    pub(crate) fn tidy(self: &Arc<Self>) {
+        if self.state.load(Ordering::Acquire) == RUNNING {
+            for lane in self.lanes() {
+                lane.tidy(self);
+            }
+        }
     }
 
     pub(crate) fn lanes(&self) -> &[Arc<Lane>] {
@@ -236,19 +250,23 @@ impl Core {
             self.main.stop();
             self.initial.lock().clear();
             self.adapters.close();
-            let mut closing = Encoder::new();
-            giop::write_close_connection(&mut closing, Version::GIOP_1_0);
-            let closing = closing.into_buffer();
             for lane in self.lanes() {
-                lane.close_all(&closing);
-                lane.stop();
+                lane.close(self);
             }
         }
-        if !wait || self.state.load(Ordering::Acquire) == ENDED {
+        if !wait {
             return;
         }
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
+        let mut threads = self.threads.lock();
+        if self.state.load(Ordering::Acquire) == ENDED {
+            return;
+        }
+        let until = Monotonic::now() + self.config.closing_time;
+        while self.lanes().iter().any(|lane| lane.is_closing()) && !until.is_past() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        threads.extend(self.lanes().iter().flat_map(|lane| lane.stop()));
+        for thread in threads.drain(..) {
             // A thread that panicked has already been reported; its end is what matters here.
             let _ = thread.join();
         }

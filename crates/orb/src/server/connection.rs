@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use corelane_net::{Half, Stream, Wait};
 use corelane_sys::clock::Monotonic;
@@ -37,7 +38,7 @@ pub(crate) struct Connection {
     /// Nobody reads or writes any more.
     closed: AtomicBool,
     /// When the message that is arriving made its last progress, in nanoseconds; 0: none is arriving.
-    pub(crate) arriving_since: AtomicU64,
+    arriving_since: AtomicU64,
     output_bound: usize,
 }
 
@@ -225,11 +226,26 @@ impl Connection {
         }
     }
 
-    /// Notes that a message is on its way, or that none is.
+    /// Notes that a message is on its way.
+    #[cold]
+    pub(crate) fn note_arriving(&self) {
+        self.arriving_since.store(Monotonic::now().as_nanos().max(1), Ordering::Relaxed);
+    }
+
+    /// Notes that no message is on its way.
     #[inline]
-    pub(crate) fn note_arrival(&self, arriving: bool) {
-        let since = if arriving { Monotonic::now().as_nanos().max(1) } else { 0 };
-        self.arriving_since.store(since, Ordering::Relaxed);
+    pub(crate) fn note_arrived(&self) {
+        if self.arriving_since.load(Ordering::Relaxed) != 0 {
+            self.arriving_since.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// How long the message that is arriving has made no progress.
+    pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
+        match self.arriving_since.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            since => now.since(Monotonic::from_nanos(since)),
+        }
     }
 }
 

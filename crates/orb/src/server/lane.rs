@@ -1,10 +1,13 @@
 //! A lane: listeners, connections and the threads that serve them. Nothing of it is shared with another lane.
+//!
+//! Invariant: a thread that serves one connection never waits for another one's peer.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use corelane_net::{Endpoint, Listener, Stream, Wait};
 use corelane_sys::clock::Monotonic;
@@ -12,12 +15,17 @@ use corelane_sys::counters;
 use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::slots::SlotTable;
+use corelane_sys::slots::{Retired, SlotTable};
+use corelane_sys::thread::{Builder, JoinHandle};
 
-use super::config::PoolConfig;
+use super::closing::Lingering;
+use super::config::{Dispatch, PoolConfig};
 use super::connection::Connection;
+use super::queue::Queue;
 use super::worker::{Message, Read, Worker};
+use super::{dedicated, request};
 use crate::event::Event as OrbEvent;
+use crate::fault::Fault;
 use crate::orb::Core;
 
 /// Token of the wake-up descriptor.
@@ -26,6 +34,8 @@ const WAKE: u64 = u64::MAX;
 const LISTENER: u64 = 1 << 63;
 /// Connections accepted in one go before other work has a turn.
 const ACCEPTS: usize = 64;
+/// What a connection's descriptor is watched for: edges only, never armed again.
+const EDGES: [Interest; 4] = [Interest::READABLE, Interest::WRITABLE, Interest::HANG_UP, Interest::EDGE];
 
 /// One lane of a pool.
 #[derive(Debug)]
@@ -38,7 +48,15 @@ pub(crate) struct Lane {
     connections: SlotTable<Arc<Connection>>,
     ready: Mutex<VecDeque<Work>>,
     ready_count: AtomicUsize,
-    pub(crate) stop: AtomicBool,
+    /// Half-sync/half-async only.
+    pub(crate) queue: Option<Queue>,
+    lingering: Lingering,
+    /// Thread per connection only.
+    dedicated: Mutex<Vec<JoinHandle<()>>>,
+    /// Accepting stopped for want of descriptors; the next connection that ends starts it again.
+    starved: AtomicBool,
+    closing: AtomicBool,
+    stop: AtomicBool,
 }
 
 /// Something to do that no descriptor reports.
@@ -55,20 +73,38 @@ impl Lane {
         let epoll = Epoll::new()?;
         let wake = Wake::new()?;
         epoll.add(wake.as_fd(), WAKE, Interest::READABLE | Interest::EDGE)?;
-        for (index, listener) in listeners.iter().enumerate() {
-            epoll.add(listener.readiness(), LISTENER | index as u64, Interest::READABLE | Interest::EDGE)?;
+        for (index, listener) in (0..).zip(&listeners) {
+            epoll.add(listener.readiness(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
         let most = u32::try_from(config.connections).unwrap_or(u32::MAX >> 1);
-        Ok(Arc::new_cyclic(|own| Lane {
-            own: own.clone(),
-            connections: SlotTable::new("connections", Scope::Lane, most),
-            config,
-            epoll,
-            wake,
-            listeners,
-            ready: Mutex::new("ready list", Scope::Lane, VecDeque::new()),
-            ready_count: AtomicUsize::new(0),
-            stop: AtomicBool::new(false),
+        let queue = match config.dispatch {
+            Dispatch::HalfSyncHalfAsync { queue, .. } => Some(Queue::new(queue)),
+            _ => None,
+        };
+        Ok(Arc::new_cyclic(|own: &Weak<Lane>| {
+            let lane = own.clone();
+            // The last thread out of a connection that was retired ends it.
+            let on_last = move |_, _, connection: Arc<Connection>| {
+                if let Some(lane) = lane.upgrade() {
+                    lane.end(connection);
+                }
+            };
+            Lane {
+                connections: SlotTable::with_callback("connections", Scope::Lane, most, on_last),
+                config,
+                own: own.clone(),
+                epoll,
+                wake,
+                listeners,
+                ready: Mutex::new("ready list", Scope::Lane, VecDeque::new()),
+                ready_count: AtomicUsize::new(0),
+                queue,
+                lingering: Lingering::new(),
+                dedicated: Mutex::new("threads of connections", Scope::Lane, Vec::new()),
+                starved: AtomicBool::new(false),
+                closing: AtomicBool::new(false),
+                stop: AtomicBool::new(false),
+            }
         }))
     }
 
@@ -77,22 +113,44 @@ impl Lane {
         self.listeners.iter().map(|listener| listener.local())
     }
 
+    /// Becomes readable when there is work.
+    pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    #[inline]
+    pub(crate) fn has_ready(&self) -> bool {
+        self.ready_count.load(Ordering::Acquire) > 0
+    }
+
     /// The loop of a thread that takes its turn at leading (decision 3).
-    pub(crate) fn run(&self, core: &Arc<Core>) {
+    pub(crate) fn run(self: &Arc<Self>, core: &Arc<Core>) {
         let mut worker = Worker::new();
+        super::serving::enter(self, core);
         while !self.stop.load(Ordering::Acquire) {
-            if self.step(core, &mut worker, None).is_err() {
+            if let Err(error) = self.step(core, &mut worker, None) {
+                core.events().report(&OrbEvent::ThreadFailed { message: format!("{}: {error}", self.config.name) });
                 break;
             }
         }
+        super::serving::leave();
         // The next thread finds the flag too.
         self.wake.notify();
     }
 
+    /// The loop of a thread that runs what another one has read.
+    pub(crate) fn run_queued(self: &Arc<Self>, core: &Arc<Core>) {
+        let Some(queue) = &self.queue else { return };
+        let mut worker = Worker::new();
+        while let Some((connection, message)) = queue.pop() {
+            worker.serve(core, &connection, message, Wait::Now);
+        }
+    }
+
     /// One piece of work; waits for it until `timeout` has passed.
     #[inline]
-    pub(crate) fn step(&self, core: &Arc<Core>, worker: &mut Worker, timeout: Option<std::time::Duration>) -> io::Result<()> {
-        if self.ready_count.load(Ordering::Acquire) > 0
+    pub(crate) fn step(&self, core: &Arc<Core>, worker: &mut Worker, timeout: Option<Duration>) -> io::Result<()> {
+        if self.has_ready()
             && let Some(work) = self.next_ready()
         {
             self.perform(core, worker, work);
@@ -120,13 +178,12 @@ impl Lane {
         Ok(())
     }
 
+    #[cold]
     fn perform(&self, core: &Arc<Core>, worker: &mut Worker, work: Work) {
         match work {
             Work::Read(token) => self.read(core, worker, token),
             Work::Serve(connection, message) => {
-                if !worker.serve(core, &connection, message, Wait::Now) {
-                    connection.close();
-                }
+                worker.serve(core, &connection, message, Wait::Now);
             }
         }
     }
@@ -156,13 +213,12 @@ impl Lane {
     /// Reads one message of a connection and serves it. Reading ends before the upcall, so another thread may read the next.
     #[inline]
     fn read(&self, core: &Arc<Core>, worker: &mut Worker, token: u64) {
-        let Some(entry) = self.connections.get((token >> 32) as u32, token as u32) else { return };
-        let connection = &*entry;
+        let (slot, generation) = place(token);
+        let Some(connection) = self.connections.get(slot, generation) else { return };
         let Some(mut turn) = connection.reading.enter() else { return };
         let (message, more) = loop {
             if connection.is_congested() {
-                // The peer does not take its replies: reading goes on when it does. The flush that ends the congestion finds
-                // the turn free, or leaves its note.
+                // The peer does not take its replies; when it does, the flush lists the connection for reading again.
                 match turn.leave() {
                     Ok(()) if connection.is_congested() => return,
                     Ok(()) => match connection.reading.enter() {
@@ -173,7 +229,7 @@ impl Lane {
                 }
                 continue;
             }
-            match turn.with(|reading| worker.read(reading, connection, &core.config().limits, Wait::Now)) {
+            match turn.with(|reading| worker.read(reading, &connection, &core.config().limits, Wait::Now)) {
                 Read::Message { message, more } => match turn.leave() {
                     Ok(()) => break (message, more),
                     Err(noted) => {
@@ -187,57 +243,93 @@ impl Lane {
                 },
                 Read::End => {
                     drop(turn);
-                    return self.ended(core, connection, token);
+                    return self.ended(core, token);
                 }
                 Read::Fault(fault) => {
                     drop(turn);
-                    super::request::refuse(core, connection, fault);
-                    return self.ended(core, connection, token);
+                    return self.refuse(core, &connection, token, fault);
                 }
             }
         };
         if more {
             self.push(Work::Read(token));
         }
-        if !worker.serve(core, connection, message, Wait::Now) {
-            self.ended(core, connection, token);
+        if let Some(queue) = &self.queue {
+            return self.enqueue(core, worker, queue, &connection, message);
+        }
+        if !worker.serve(core, &connection, message, Wait::Now) {
+            self.ended(core, token);
+        }
+    }
+
+    /// Half-sync/half-async: the message goes to the queue, or back to the client as TRANSIENT.
+    fn enqueue(&self, core: &Arc<Core>, worker: &mut Worker, queue: &Queue, connection: &Arc<Connection>, message: Message) {
+        if let Err(message) = queue.push(Arc::clone(connection), worker.detach(message)) {
+            worker.turn_away(core, connection, &message);
         }
     }
 
     #[cold]
     fn flush(&self, core: &Arc<Core>, token: u64) {
-        let Some(connection) = self.connections.get((token >> 32) as u32, token as u32) else { return };
+        let (slot, generation) = place(token);
+        let Some(connection) = self.connections.get(slot, generation) else { return };
         if !connection.is_congested() {
             return;
         }
         match connection.flush() {
             Ok(true) => self.push(Work::Read(token)),
             Ok(false) => {}
-            Err(_) => self.ended(core, &connection, token),
+            Err(_) => self.ended(core, token),
         }
     }
 
-    /// The connection is over: nobody finds it any more; its memory goes when the last thread in it is out.
+    /// The peer broke the protocol: it is told so, and the connection ends.
     #[cold]
-    fn ended(&self, core: &Arc<Core>, connection: &Connection, token: u64) {
-        connection.close();
-        if let corelane_sys::slots::Retired::Stale = self.connections.retire((token >> 32) as u32, token as u32) {
-            return;
+    pub(crate) fn refuse(&self, core: &Arc<Core>, connection: &Arc<Connection>, token: u64, fault: Fault) {
+        core.events().report(&OrbEvent::ProtocolFault { peer: connection.stream.peer().clone(), fault });
+        self.lingering.finish(Arc::clone(connection), &request::message_error());
+        self.ended(core, token);
+    }
+
+    /// The connection is over: nobody finds it any more; it ends when the last thread in it is out.
+    #[cold]
+    pub(crate) fn ended(&self, core: &Arc<Core>, token: u64) {
+        let (slot, generation) = place(token);
+        match self.connections.retire(slot, generation) {
+            Retired::Stale => return,
+            Retired::Taken(connection) => self.end(connection),
+            Retired::Deferred => {}
         }
         core.events().connection_closed();
+        if self.starved.swap(false, Ordering::AcqRel) {
+            for (index, listener) in (0..).zip(&self.listeners) {
+                let _ = self.epoll.modify(listener.readiness(), LISTENER | index, Interest::READABLE | Interest::EDGE);
+            }
+        }
+    }
+
+    /// Nobody is in the connection any more: while the ORB closes, the peer is told so.
+    #[cold]
+    fn end(&self, connection: Arc<Connection>) {
+        if self.closing.load(Ordering::Acquire) {
+            self.lingering.finish(connection, &request::close_connection());
+        }
     }
 
     #[cold]
     fn accept(&self, core: &Arc<Core>, token: u64) {
-        let Some(listener) = usize::try_from(token & !LISTENER).ok().and_then(|index| self.listeners.get(index)) else { return };
+        let index = usize::try_from(token & !LISTENER).unwrap_or(usize::MAX);
+        let Some(listener) = self.listeners.get(index) else { return };
         for _ in 0..ACCEPTS {
             match listener.accept() {
                 Ok(stream) => self.adopt(core, stream),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Out of descriptors, or the peer is gone again: reported, and the rest waits for its turn below.
+                // The peer is gone again already: the next one.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
+                    self.starved.store(true, Ordering::Release);
                     core.events().report(&OrbEvent::AcceptFailed { listener: listener.local().clone(), error: error.to_string() });
-                    break;
+                    return;
                 }
             }
         }
@@ -249,41 +341,93 @@ impl Lane {
     #[cold]
     fn adopt(&self, core: &Arc<Core>, stream: Box<dyn Stream>) {
         let connection = Arc::new(Connection::new(stream, self.own.clone(), self.config.output_bound));
-        let Ok((slot, generation)) = self.connections.insert(Arc::clone(&connection)) else {
+        let entry = if self.closing.load(Ordering::Acquire) { None } else { self.connections.insert(Arc::clone(&connection)).ok() };
+        let Some((slot, generation)) = entry else {
             core.events().report(&OrbEvent::ConnectionRefused { peer: connection.stream.peer().clone(), most: self.config.connections });
             return;
         };
-        let token = (u64::from(slot) << 32) | u64::from(generation);
         core.events().connection_opened();
-        let interest = Interest::READABLE | Interest::WRITABLE | Interest::HANG_UP | Interest::EDGE;
-        let watched = connection.stream.readiness().map(|fd| self.epoll.add(fd, token, interest));
-        if !matches!(watched, Some(Ok(()))) {
-            self.ended(core, &connection, token);
+        let token = (u64::from(slot) << 32) | u64::from(generation);
+        match self.config.dispatch {
+            Dispatch::ThreadPerConnection { most } if self.dedicate(core, &connection, token, most) => {}
+            _ => self.share(core, &connection, token),
         }
+    }
+
+    /// Gives a connection to the shared threads.
+    pub(crate) fn share(&self, core: &Arc<Core>, connection: &Arc<Connection>, token: u64) {
+        let interest = EDGES.into_iter().reduce(|one, other| one | other).unwrap_or(Interest::EDGE);
+        let watched = connection.stream.readiness().map(|fd| self.epoll.add(fd, token, interest));
+        if matches!(watched, Some(Ok(()))) {
+            // What has been read already is reported by no edge.
+            self.push(Work::Read(token));
+        } else {
+            self.ended(core, token);
+        }
+    }
+
+    /// Gives a connection a thread of its own; false if as many as may have one.
+    fn dedicate(&self, core: &Arc<Core>, connection: &Arc<Connection>, token: u64, most: usize) -> bool {
+        let mut threads = self.dedicated.lock();
+        threads.retain(|thread| !thread.is_finished());
+        let Some(lane) = self.own.upgrade() else { return false };
+        if threads.len() >= most {
+            return false;
+        }
+        let builder = Builder::new().name(format!("{}/c{}", self.config.name, token >> 32)).stack_size(self.config.stack);
+        let (core, connection) = (Arc::clone(core), Arc::clone(connection));
+        match builder.spawn(move || dedicated::run(&lane, &core, &connection, token)) {
+            Ok(thread) => threads.push(thread),
+            Err(_) => return false,
+        }
+        true
+    }
+
+    /// Lets nothing new in and closes every connection in good order: those that run requests when these are done.
+    pub(crate) fn close(&self, core: &Arc<Core>) {
+        self.closing.store(true, Ordering::Release);
+        for connection in self.connections.iter() {
+            let token = (u64::from(connection.index()) << 32) | u64::from(connection.generation());
+            drop(connection);
+            self.ended(core, token);
+        }
+    }
+
+    /// Whether connections are still on their way to the end.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.lingering.tidy()
     }
 
     /// Ends the threads; each of them tells the next.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.store(true, Ordering::Release);
         self.wake.notify();
-    }
-
-    /// Closes what is still open, in good order: CloseConnection, then the end (decision 12).
-    pub(crate) fn close_all(&self, closing: &[u8]) {
-        for connection in self.connections.iter() {
-            connection.finish(closing);
+        if let Some(queue) = &self.queue {
+            queue.stop();
         }
+        std::mem::take(&mut *self.dedicated.lock())
     }
 
-    /// Closes connections whose message has been arriving for too long; returns when to look again.
-    pub(crate) fn close_stalled(&self, core: &Arc<Core>, now: Monotonic) {
-        for entry in self.connections.iter() {
-            let since = entry.arriving_since.load(Ordering::Relaxed);
-            if since != 0 && now.since(Monotonic::from_nanos(since)) > self.config.message_timeout {
-                core.events().report(&OrbEvent::Stalled { peer: entry.stream.peer().clone() });
-                let token = (u64::from(entry.index()) << 32) | u64::from(entry.generation());
-                self.ended(core, &entry, token);
+    /// What is to be done now and then: connections whose message stopped arriving are closed, and those that are closing are
+    /// read to their end.
+    pub(crate) fn tidy(&self, core: &Arc<Core>) {
+        self.lingering.tidy();
+        let now = Monotonic::now();
+        for connection in self.connections.iter() {
+            if connection.stalled_for(now) > self.config.message_timeout {
+                core.events().report(&OrbEvent::Stalled { peer: connection.stream.peer().clone() });
+                connection.close();
+                let token = (u64::from(connection.index()) << 32) | u64::from(connection.generation());
+                drop(connection);
+                self.ended(core, token);
             }
         }
     }
+}
+
+/// Slot and generation of a connection's token.
+#[inline]
+fn place(token: u64) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = token.to_be_bytes();
+    (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
 }

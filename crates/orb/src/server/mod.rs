@@ -1,9 +1,13 @@
 //! The server's side: lanes with their listeners, connections and threads, and the way of a request through them.
 
+mod closing;
 pub(crate) mod config;
 pub(crate) mod connection;
+mod dedicated;
 pub(crate) mod lane;
+mod queue;
 pub(crate) mod request;
+pub(crate) mod serving;
 pub(crate) mod worker;
 
 use std::io;
@@ -17,18 +21,21 @@ use lane::Lane;
 
 /// Starts the threads of a lane.
 pub(crate) fn start(lane: &Arc<Lane>, core: &Arc<Core>) -> io::Result<Vec<JoinHandle<()>>> {
-    let threads = match lane.config.dispatch {
-        Dispatch::Reactive => 1,
-        Dispatch::LeaderFollowers { threads } => threads.max(1),
-        Dispatch::ThreadPerConnection { .. } | Dispatch::HalfSyncHalfAsync { .. } => 1,
+    let (leaders, workers) = match lane.config.dispatch {
+        Dispatch::Reactive => (1, 0),
+        Dispatch::LeaderFollowers { threads } => (threads.max(1), 0),
+        // What accepts, and serves connections that carry several requests at once.
+        Dispatch::ThreadPerConnection { .. } => (SHARED, 0),
+        Dispatch::HalfSyncHalfAsync { threads, .. } => (1, threads.max(1)),
     };
-    (0..threads)
-        .map(|index| {
-            let (lane, core) = (Arc::clone(lane), Arc::clone(core));
-            Builder::new()
-                .name(format!("{}/{index}", lane.config.name))
-                .stack_size(lane.config.stack)
-                .spawn(move || lane.run(&core))
-        })
-        .collect()
+    let spawn = |role: char, index: usize, run: fn(&Arc<Lane>, &Arc<Core>)| {
+        let (lane, core) = (Arc::clone(lane), Arc::clone(core));
+        let builder = Builder::new().name(format!("{}/{role}{index}", lane.config.name)).stack_size(lane.config.stack);
+        builder.spawn(move || run(&lane, &core))
+    };
+    let leaders = (0..leaders).map(|index| spawn('l', index, |lane, core| lane.run(core)));
+    leaders.chain((0..workers).map(|index| spawn('w', index, |lane, core| lane.run_queued(core)))).collect()
 }
+
+/// Shared threads of a pool with a thread per connection.
+const SHARED: usize = 4;

@@ -51,7 +51,7 @@ pub(crate) fn serve(
 
 /// MessageError, then the end.
 #[cold]
-pub(crate) fn refuse(core: &Core, connection: &Connection, fault: Fault) {
+fn refuse(core: &Core, connection: &Connection, fault: Fault) {
     core.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
     connection.finish(&message_error());
 }
@@ -132,6 +132,24 @@ fn object_key<'m>(target: &giop::Target<'m>) -> Option<&'m [u8]> {
         giop::Target::Key(key) => Some(key),
         other => crate::address::key_in_profile(other, &corelane_wire::Limits::DEFAULT),
     }
+}
+
+/// Answers a request that there is no room for.
+#[cold]
+pub(crate) fn turn_away(core: &Core, connection: &Connection, header: &Header, octets: &[u8], memory: &mut Memory) {
+    if header.kind != MessageKind::Request {
+        return;
+    }
+    let Ok(request) = Request::parse(octets, header, &core.config().limits) else { return };
+    if !request.response.any() {
+        return;
+    }
+    let reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
+    let mut call = ServerCall::new(request.body(), reply, Some((header.version, request.request_id)));
+    let exception = SystemException::omg(Kind::Transient, 1, Completion::No);
+    exception.encode(call.restart(ReplyStatus::SystemException));
+    send(core, connection, call.reply(), Wait::Now);
+    memory.reply = call.finish().0.into_buffer();
 }
 
 /// What running a request came to.
@@ -295,6 +313,13 @@ fn locate(
     send(core, connection, &mut reply, wait);
     memory.reply = reply.into_buffer();
     Ok(())
+}
+
+/// A CloseConnection, which is the same in every version.
+pub(crate) fn close_connection() -> Vec<u8> {
+    let mut message = Encoder::new();
+    giop::write_close_connection(&mut message, corelane_wire::Version::GIOP_1_0);
+    message.into_buffer()
 }
 
 /// A MessageError of the highest version: what is wrong may well be the version.

@@ -75,6 +75,7 @@ impl Worker {
             };
             let wanted = match reading.framer.next(buffer.unread(), limits) {
                 Ok(Step::Message { header, len: length }) => {
+                    connection.note_arrived();
                     let surplus = buffer.unread().len() > length;
                     let more = surplus || !drained;
                     if own && !surplus {
@@ -90,6 +91,9 @@ impl Worker {
             };
             if drained && wait == Wait::Now {
                 return self.pause(reading, connection);
+            }
+            if wait == Wait::Block && !buffer.is_empty() {
+                connection.note_arriving();
             }
             let room = buffer.room(wanted);
             let size = room.len();
@@ -132,7 +136,11 @@ impl Worker {
     #[cold]
     fn pause(&mut self, reading: &mut Reading, connection: &Connection) -> Read {
         self.keep_rest(reading);
-        connection.note_arrival(reading.partial.is_some());
+        if reading.partial.is_some() {
+            connection.note_arriving();
+        } else {
+            connection.note_arrived();
+        }
         Read::Nothing
     }
 
@@ -156,6 +164,30 @@ impl Worker {
         if self.spares.len() < SPARES && buffer.capacity() <= KEPT {
             buffer.clear();
             self.spares.push(buffer);
+        }
+    }
+
+    /// A message that can leave the thread that read it.
+    pub(crate) fn detach(&mut self, message: Message) -> Message {
+        match message {
+            Message::Here(header, length) => {
+                let spare = self.spare();
+                Message::Buffered(header, length, std::mem::replace(&mut self.buffer, spare))
+            }
+            other => other,
+        }
+    }
+
+    /// Answers a message that there is no room for: TRANSIENT 1 (CORBA 3.0.3, section 4.12.4).
+    #[cold]
+    pub(crate) fn turn_away(&mut self, core: &Core, connection: &Connection, message: &Message) {
+        match message {
+            // Only detached messages are turned away.
+            Message::Here(..) => {}
+            Message::Buffered(header, length, buffer) => {
+                request::turn_away(core, connection, header, &buffer.unread()[..*length], &mut self.memory);
+            }
+            Message::Assembled(header, octets) => request::turn_away(core, connection, header, octets, &mut self.memory),
         }
     }
 

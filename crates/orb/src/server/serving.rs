@@ -1,0 +1,96 @@
+//! What a lane's thread does while a call made by its servant waits for the reply (decision 5): nothing, or it goes on serving
+//! its own lane, never another one.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::poll;
+
+use super::config::NestedWait;
+use super::lane::Lane;
+use super::worker::Worker;
+use crate::orb::Core;
+
+struct Serving {
+    lane: Arc<Lane>,
+    core: Arc<Core>,
+    most: u8,
+    depth: Cell<u8>,
+    /// Buffers for upcalls inside upcalls, reused.
+    workers: RefCell<Vec<Worker>>,
+}
+
+thread_local! {
+    static SERVING: RefCell<Option<Rc<Serving>>> = const { RefCell::new(None) };
+    static IS_SERVING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread goes on serving while it waits.
+#[inline]
+pub(crate) fn is_serving() -> bool {
+    IS_SERVING.get()
+}
+
+/// Notes that the calling thread serves `lane`, if the lane's threads go on serving while they wait.
+pub(crate) fn enter(lane: &Arc<Lane>, core: &Arc<Core>) {
+    if let NestedWait::Serving { depth } = lane.config.nested_wait() {
+        let serving = Serving {
+            lane: Arc::clone(lane),
+            core: Arc::clone(core),
+            most: depth,
+            depth: Cell::new(0),
+            workers: RefCell::new(Vec::new()),
+        };
+        SERVING.set(Some(Rc::new(serving)));
+        IS_SERVING.set(true);
+    }
+}
+
+/// The calling thread ends.
+pub(crate) fn leave() {
+    IS_SERVING.set(false);
+    SERVING.set(None);
+}
+
+/// Serves the thread's lane until `reply` can be read or `deadline` has passed. False if the thread serves no lane, or is too
+/// deep in upcalls: it has to wait in place.
+#[inline]
+pub(crate) fn until_readable(reply: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
+    let serving = SERVING.with_borrow(Option::clone);
+    serving.map_or(Ok(false), |serving| serving.until_readable(reply, deadline))
+}
+
+impl Serving {
+    #[cold]
+    fn until_readable(&self, reply: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
+        if self.depth.get() >= self.most {
+            return Ok(false);
+        }
+        self.depth.set(self.depth.get() + 1);
+        let mut worker = self.workers.borrow_mut().pop().unwrap_or_default();
+        let waited = self.serve(&mut worker, reply, deadline);
+        self.workers.borrow_mut().push(worker);
+        self.depth.set(self.depth.get() - 1);
+        waited
+    }
+
+    fn serve(&self, worker: &mut Worker, reply: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
+        loop {
+            if self.lane.has_ready() {
+                self.lane.step(&self.core, worker, Some(Duration::ZERO))?;
+            }
+            let (reply_ready, work_ready) = poll::wait_either(reply, self.lane.readiness(), deadline)?;
+            if reply_ready || deadline.is_some_and(Monotonic::is_past) {
+                return Ok(true);
+            }
+            if work_ready {
+                self.lane.step(&self.core, worker, Some(Duration::ZERO))?;
+            }
+        }
+    }
+}
