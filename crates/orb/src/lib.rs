@@ -14,6 +14,7 @@ mod current;
 mod event;
 mod exception;
 mod fault;
+mod fragment;
 mod invocation;
 mod main_thread;
 #[doc(hidden)]

@@ -44,8 +44,8 @@ pub(crate) struct ClientConnection {
 pub(crate) enum Received {
     /// At the front of the receive buffer, this long.
     InPlace(Header, usize),
-    /// Put together from fragments.
-    Assembled(Header, Vec<u8>),
+    /// Put together from fragments, with the places where GIOP 1.1 fragments begin.
+    Assembled(Header, Vec<u8>, Vec<usize>),
 }
 
 /// Why a request did not go out or no reply came.
@@ -123,15 +123,28 @@ impl ClientConnection {
     /// # Errors
     /// How much of it went out, and why no more.
     #[inline]
-    pub(crate) fn send(&mut self, message: &Encoder<'_>, due: Due) -> Result<(), (Written, Broken)> {
+    pub(crate) fn send(
+        &mut self,
+        message: &Encoder<'_>,
+        due: Due,
+        fragments: Option<Vec<u8>>,
+    ) -> Result<(), (Written, Broken)> {
         let wait = self.wait(due).map_err(|broken| (Written::Nothing, broken))?;
         let mut slices = [IoSlice::new(&[]); 2 * corelane_wire::cdr::MAX_SEGMENTS + 1];
         let mut count = 0;
         let mut total = 0;
-        for (slot, slice) in slices.iter_mut().zip(message.slices()) {
-            *slot = IoSlice::new(slice);
-            count += 1;
-            total += slice.len();
+        match &fragments {
+            Some(fragments) => {
+                slices[0] = IoSlice::new(fragments);
+                (count, total) = (1, fragments.len());
+            }
+            None => {
+                for (slot, slice) in slices.iter_mut().zip(message.slices()) {
+                    *slot = IoSlice::new(slice);
+                    count += 1;
+                    total += slice.len();
+                }
+            }
         }
         let mut sent = 0;
         let mut left = &mut slices[..count];
@@ -161,6 +174,14 @@ impl ClientConnection {
             let wanted = match self.framer.next(self.received.unread(), limits) {
                 Ok(Step::Message { header, len }) => return Ok(Received::InPlace(header, len)),
                 Ok(Step::NeedMore(wanted)) => wanted,
+                Ok(Step::Absorbed(length)) => {
+                    self.received.consume(length);
+                    continue;
+                }
+                Ok(Step::Assembled { header, message, breaks, len }) => {
+                    self.received.consume(len);
+                    return Ok(Received::Assembled(header, message, breaks));
+                }
                 Err(fault) => {
                     self.broken = true;
                     return Err(Broken::Fault(fault.into()));
@@ -244,6 +265,7 @@ impl ClientConnection {
                     }
                     self.received.consume(len);
                 }
+                Ok(Step::Absorbed(len) | Step::Assembled { len, .. }) => self.received.consume(len),
                 Ok(Step::NeedMore(wanted)) => match self.stream.recv(self.received.room(wanted), Wait::Now) {
                     Ok(count) if count > 0 => self.received.filled(count),
                     _ => return false,

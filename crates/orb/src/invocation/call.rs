@@ -256,7 +256,11 @@ impl<'c, 'a> Call<'c, 'a> {
         };
         let written = self.write(&mut encoder, profile, id, announce);
         let sent = match written {
-            Ok(()) => connection.send(&encoder, self.due),
+            Ok(()) => {
+                let size = self.core.config().fragment_size;
+                let fragments = size.and_then(|size| crate::fragment::cut(&encoder, id, size));
+                connection.send(&encoder, self.due, fragments)
+            }
             Err(error) => {
                 connection.request_memory = encoder.into_buffer();
                 if announce.is_some() {
@@ -354,7 +358,7 @@ impl Call<'_, '_> {
             };
             let (header, octets) = match &received {
                 Received::InPlace(header, length) => (*header, connection.in_place(*length)),
-                Received::Assembled(header, message) => (*header, message.as_slice()),
+                Received::Assembled(header, message, _) => (*header, message.as_slice()),
             };
             let head = match ReplyHead::parse(octets, &header, limits) {
                 Ok(head) => head,
@@ -383,8 +387,8 @@ impl Call<'_, '_> {
         let codec = (header.endian, header.version, connection.announced.unwrap_or(default));
         let body = match received {
             Received::InPlace(_, length) if length < OWNED_FROM => Body::InPlace(connection, length),
-            Received::InPlace(_, length) => Body::Owned(connection.take_message(length).into_octets()),
-            Received::Assembled(_, message) => Body::Owned(Octets::from(message)),
+            Received::InPlace(_, length) => Body::Owned(connection.take_message(length).into_octets(), Vec::new()),
+            Received::Assembled(_, message, breaks) => Body::Owned(Octets::from(message), breaks),
         };
         let mut reply = Reply::new(body, Arc::clone(self.core), head.body_at, codec);
         let outcome = match head.status {

@@ -27,8 +27,8 @@ pub struct Reply {
 pub(crate) enum Body {
     /// At the front of the connection's buffer, this long.
     InPlace(Checkout, usize),
-    /// In memory of its own.
-    Owned(Octets),
+    /// In memory of its own, with the places where GIOP 1.1 fragments begin.
+    Owned(Octets, Vec<usize>),
 }
 
 impl Body {
@@ -36,7 +36,7 @@ impl Body {
     fn octets(&self) -> &[u8] {
         match self {
             Body::InPlace(connection, length) => connection.in_place(*length),
-            Body::Owned(octets) => octets,
+            Body::Owned(octets, _) => octets,
         }
     }
 }
@@ -94,8 +94,8 @@ impl Reply {
             .with_from_server(true)
             .with_limits(&self.core.config().limits)
             .with_env(env);
-        if let Body::Owned(owner) = &self.body {
-            decoder = decoder.with_owner(owner);
+        if let Body::Owned(owner, breaks) = &self.body {
+            decoder = decoder.with_owner(owner).with_breaks(breaks);
         }
         match read(&mut decoder) {
             Ok(value) => {

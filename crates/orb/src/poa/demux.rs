@@ -122,7 +122,7 @@ impl Adapters {
     fn find_entry(&self, key: &[u8], is_it: impl Fn(&Entry) -> bool) -> Option<Guard<'_, Entry>> {
         let mut found = None;
         self.index.find(key, |slot| {
-            found = self.entries.peek(slot).filter(|entry| is_it(entry));
+            found = self.entries.get_current(slot).filter(|entry| is_it(entry));
             found.is_some()
         });
         found

@@ -69,7 +69,7 @@ pub(crate) fn invoke_local<'a>(
         match outcome {
             Outcome::Done => {
                 let codec = (Endian::NATIVE, Version::GIOP_1_2, CodeSets::UTF8_UTF16);
-                let reply = Reply::new(Body::Owned(Octets::from(reply.to_vec())), Arc::clone(core), 0, codec);
+                let reply = Reply::new(Body::Owned(Octets::from(reply.to_vec()), Vec::new()), Arc::clone(core), 0, codec);
                 return if raised { reply.into_exception() } else { Ok(reply) };
             }
             Outcome::Exception(exception) => return Err(exception),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use corelane_net::Wait;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id};
-use corelane_wire::{Cdr, Decoder, Encoder, Octets, WideOrder};
+use corelane_wire::{Cdr, Decoder, Encoder, WideOrder};
 
 use super::connection::{Connection, Loss, Sent};
 use super::lane::Work;
@@ -28,12 +28,12 @@ pub(crate) fn serve(
     connection: &Arc<Connection>,
     header: Header,
     octets: &[u8],
-    owner: Option<&Octets>,
+    breaks: &[usize],
     memory: &mut Memory,
     wait: Wait,
 ) -> bool {
     let served = match header.kind {
-        MessageKind::Request => request(core, connection, header, octets, owner, memory, wait),
+        MessageKind::Request => request(core, connection, header, octets, breaks, memory, wait),
         MessageKind::LocateRequest => locate(core, connection, header, octets, memory, wait),
         // A hint: what is running goes on, and its reply is one that the client skips.
         MessageKind::CancelRequest => Ok(()),
@@ -62,7 +62,7 @@ fn request(
     connection: &Arc<Connection>,
     header: Header,
     octets: &[u8],
-    owner: Option<&Octets>,
+    breaks: &[usize],
     memory: &mut Memory,
     wait: Wait,
 ) -> Result<(), Fault> {
@@ -81,8 +81,8 @@ fn request(
         .with_limits(limits)
         .with_scratch(&memory.scratch)
         .with_env(env);
-    if let Some(owner) = owner {
-        arguments = arguments.with_owner(owner);
+    if !breaks.is_empty() {
+        arguments = arguments.with_breaks(breaks);
     }
     let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     reply.set_version(header.version);
@@ -92,7 +92,7 @@ fn request(
     if wanted == ResponseExpected::Server {
         // The client waits only until the request is here.
         let mut call = ServerCall::new(arguments.clone(), reply, head);
-        send(core, connection, call.reply(), wait);
+        send(core, connection, call.reply(), request.request_id, wait);
         (reply, _) = call.finish();
         reply.clear();
     }
@@ -102,7 +102,7 @@ fn request(
         None => Outcome::Exception(crate::poa::no_such_object()),
     };
     if let Outcome::Held(manager) = &outcome {
-        match hold(connection, manager, header, octets) {
+        match hold(connection, manager, header, octets, breaks) {
             Ok(()) => {
                 memory.reply = call.finish().0.into_buffer();
                 return Ok(());
@@ -119,7 +119,7 @@ fn request(
             }
             Outcome::Exception(exception) => exception.encode(call.restart(ReplyStatus::SystemException)),
         }
-        send(core, connection, call.reply(), wait);
+        send(core, connection, call.reply(), request.request_id, wait);
     }
     memory.reply = call.finish().0.into_buffer();
     Ok(())
@@ -148,7 +148,7 @@ pub(crate) fn turn_away(core: &Core, connection: &Connection, header: &Header, o
     let mut call = ServerCall::new(request.body(), reply, Some((header.version, request.request_id)));
     let exception = SystemException::omg(Kind::Transient, 1, Completion::No);
     exception.encode(call.restart(ReplyStatus::SystemException));
-    send(core, connection, call.reply(), Wait::Now);
+    send(core, connection, call.reply(), request.request_id, Wait::Now);
     memory.reply = call.finish().0.into_buffer();
 }
 
@@ -231,8 +231,8 @@ pub(crate) fn panicked(core: &Core, target: Target<'_>, operation: &[u8], panic:
 
 /// Keeps a copy of the request until its POA's manager lets it run.
 #[cold]
-fn hold(connection: &Arc<Connection>, manager: &PoaManager, header: Header, octets: &[u8]) -> Result<(), SystemException> {
-    let message = Message::Assembled(header, octets.to_vec());
+fn hold(connection: &Arc<Connection>, manager: &PoaManager, header: Header, octets: &[u8], breaks: &[usize]) -> Result<(), SystemException> {
+    let message = Message::Assembled(header, octets.to_vec(), breaks.to_vec());
     let (lane, connection) = (connection.lane.clone(), Arc::clone(connection));
     let resume = Held(Box::new(move || {
         if let Some(lane) = lane.upgrade() {
@@ -266,18 +266,23 @@ const PARTS: usize = 2 * corelane_wire::cdr::MAX_SEGMENTS + 1;
 
 /// Sends a finished reply; in fragments if the ORB is set up so.
 #[inline]
-fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, wait: Wait) {
+fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_id: u32, wait: Wait) {
     if giop::finish(reply).is_err() {
         connection.close();
         return;
     }
+    let fragments = core.config().fragment_size.and_then(|size| crate::fragment::cut(reply, request_id, size));
     let mut parts = [&[][..]; PARTS];
     let mut count = 0;
     for (part, slice) in parts.iter_mut().zip(reply.slices()) {
         *part = slice;
         count += 1;
     }
-    match connection.send(&parts[..count], wait) {
+    let sent = match &fragments {
+        Some(fragments) => connection.send(&[fragments], wait),
+        None => connection.send(&parts[..count], wait),
+    };
+    match sent {
         Sent::All | Sent::Queued => {}
         Sent::Lost(loss) => {
             if loss == Loss::QueueFull {
@@ -310,7 +315,7 @@ fn locate(
         // A reference that was encoded once is encoded again.
         let _ = reference.ior().encode(&mut reply);
     }
-    send(core, connection, &mut reply, wait);
+    send(core, connection, &mut reply, request.request_id, wait);
     memory.reply = reply.into_buffer();
     Ok(())
 }

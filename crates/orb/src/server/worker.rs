@@ -41,8 +41,8 @@ pub(crate) enum Message {
     Here(Header, usize),
     /// In a buffer that came with the connection.
     Buffered(Header, usize, ReceiveBuffer),
-    /// Put together from fragments.
-    Assembled(Header, Vec<u8>),
+    /// Put together from fragments, with the places where GIOP 1.1 fragments begin.
+    Assembled(Header, Vec<u8>, Vec<usize>),
 }
 
 /// What reading came to.
@@ -84,6 +84,16 @@ impl Worker {
                     return Read::Message { message: self.part(reading, header, length, surplus), more };
                 }
                 Ok(Step::NeedMore(wanted)) => wanted,
+                Ok(Step::Absorbed(length)) => {
+                    buffer.consume(length);
+                    continue;
+                }
+                Ok(Step::Assembled { header, message, breaks, len }) => {
+                    buffer.consume(len);
+                    let more = !drained || !buffer.is_empty();
+                    self.keep_rest(reading);
+                    return Read::Message { message: Message::Assembled(header, message, breaks), more };
+                }
                 Err(fault) => {
                     self.buffer.clear();
                     return Read::Fault(fault.into());
@@ -187,7 +197,7 @@ impl Worker {
             Message::Buffered(header, length, buffer) => {
                 request::turn_away(core, connection, header, &buffer.unread()[..*length], &mut self.memory);
             }
-            Message::Assembled(header, octets) => request::turn_away(core, connection, header, octets, &mut self.memory),
+            Message::Assembled(header, octets, _) => request::turn_away(core, connection, header, octets, &mut self.memory),
         }
     }
 
@@ -196,17 +206,17 @@ impl Worker {
     pub(crate) fn serve(&mut self, core: &Arc<Core>, connection: &Arc<Connection>, message: Message, wait: Wait) -> bool {
         match message {
             Message::Here(header, length) => {
-                let goes_on = request::serve(core, connection, header, &self.buffer.unread()[..length], None, &mut self.memory, wait);
+                let goes_on = request::serve(core, connection, header, &self.buffer.unread()[..length], &[], &mut self.memory, wait);
                 self.buffer.consume(length);
                 goes_on
             }
             Message::Buffered(header, length, buffer) => {
-                let goes_on = request::serve(core, connection, header, &buffer.unread()[..length], None, &mut self.memory, wait);
+                let goes_on = request::serve(core, connection, header, &buffer.unread()[..length], &[], &mut self.memory, wait);
                 self.give_back(buffer);
                 goes_on
             }
-            Message::Assembled(header, octets) => {
-                request::serve(core, connection, header, &octets, None, &mut self.memory, wait)
+            Message::Assembled(header, octets, breaks) => {
+                request::serve(core, connection, header, &octets, &breaks, &mut self.memory, wait)
             }
         }
     }
