@@ -3,7 +3,9 @@
 use corelane_net::Endpoint;
 use corelane_wire::codeset::{CodeSetInfo, negotiate};
 use corelane_wire::giop;
-use corelane_wire::ior::{self, Address, Corbaloc, Ior, ObjectUrl, Profile, TaggedComponent, TaggedProfile, UrlError, component_tag};
+use corelane_wire::ior::{
+    self, Address, Corbaloc, Ior, ObjectUrl, Profile, TaggedComponent, TaggedProfile, UrlError, component_tag,
+};
 use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -152,7 +154,10 @@ mod tests {
     fn a_client_of_giop_1_0_negotiates_nothing() {
         let ior = reference("IDL:T:1.0", &[Endpoint::tcp("h", 1)], Version::GIOP_1_2, b"key").unwrap();
         let found = &profiles(&ior, Version::GIOP_1_0)[0];
-        assert_eq!((found.version, found.code_sets, found.default_code_sets), (Version::GIOP_1_0, None, CodeSets::DEFAULT));
+        assert_eq!(
+            (found.version, found.code_sets, found.default_code_sets),
+            (Version::GIOP_1_0, None, CodeSets::DEFAULT)
+        );
     }
 
     #[test]

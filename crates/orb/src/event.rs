@@ -65,7 +65,9 @@ impl fmt::Display for Event {
             Event::Stalled { peer } => write!(f, "{peer} stopped in the middle of a message"),
             Event::OutputOverflow { peer } => write!(f, "{peer} does not read its replies"),
             Event::ConnectionRefused { peer, most } => write!(f, "{peer} was refused: {most} connections are open"),
-            Event::AcceptFailed { listener, error } => write!(f, "a connection at {listener} could not be accepted: {error}"),
+            Event::AcceptFailed { listener, error } => {
+                write!(f, "a connection at {listener} could not be accepted: {error}")
+            }
             Event::ServantPanicked { interface, operation, message } => {
                 write!(f, "the servant of {interface} panicked in {operation}: {message}")
             }

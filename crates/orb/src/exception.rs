@@ -7,8 +7,8 @@ use std::fmt;
 use std::time::Duration;
 
 use corelane_wire::exception::SystemExceptionBody;
-use corelane_wire::{CdrError, Decoder, Encoder};
 pub use corelane_wire::exception::{Completion, SystemExceptionKind};
+use corelane_wire::{CdrError, Decoder, Encoder};
 
 /// A CORBA system exception (CORBA 3.0.3, section 4.12), raised here or received from the peer.
 ///
@@ -185,7 +185,9 @@ impl fmt::Display for SystemException {
             corelane_wire::exception::minor::OMG => write!(f, " minor {code}")?,
             0 if code == 0 => {}
             vendor => match std::str::from_utf8(&vendor.to_be_bytes()[..2]) {
-                Ok(letters) if letters.bytes().all(|b| b.is_ascii_alphanumeric()) => write!(f, " minor {code} of {letters}")?,
+                Ok(letters) if letters.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+                    write!(f, " minor {code} of {letters}")?
+                }
                 _ => write!(f, " minor {:#x}", self.minor)?,
             },
         }

@@ -1,8 +1,8 @@
 //! Messages that leave in fragments, where the ORB is set up to send them so.
 
+use corelane_wire::Encoder;
 use corelane_wire::connection::FragmentPlan;
 use corelane_wire::giop::Header;
-use corelane_wire::Encoder;
 
 /// The finished message in `encoder` as fragments of at most `threshold` octets, one after the other; `None` if it goes whole.
 ///

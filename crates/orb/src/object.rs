@@ -83,7 +83,8 @@ impl ObjectRef {
     /// Those of a call, except OBJECT_NOT_EXIST, which is the answer.
     pub fn non_existent(&self) -> Result<bool, SystemException> {
         static OPERATION: Operation = Operation::new("_non_existent");
-        let answer = self.invoke(&OPERATION, &|_| Ok(())).and_then(|mut reply| reply.read(|decoder| decoder.read_bool()));
+        let answer =
+            self.invoke(&OPERATION, &|_| Ok(())).and_then(|mut reply| reply.read(|decoder| decoder.read_bool()));
         match answer {
             Err(exception) if exception.kind() == Kind::ObjectNotExist => Ok(true),
             answer => answer,
@@ -184,7 +185,10 @@ impl ObjectRef {
             return Ok(None);
         }
         // References are decoded in requests and replies only, and both carry their ORB.
-        let core = decoder.env().and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<Core>>()).ok_or(CdrError::Unsupported)?;
+        let core = decoder
+            .env()
+            .and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<Core>>())
+            .ok_or(CdrError::Unsupported)?;
         Ok(Some(ObjectRef::new(Arc::clone(core), ior)))
     }
 }

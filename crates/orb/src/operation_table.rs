@@ -28,11 +28,7 @@ impl OperationTable {
     ///
     /// At compile time (the table is a `static`) when the number of displacements is not a power of two.
     #[must_use]
-    pub const fn new(
-        seed: u64,
-        displacements: &'static [u16],
-        names: &'static [&'static str],
-    ) -> Self {
+    pub const fn new(seed: u64, displacements: &'static [u16], names: &'static [&'static str]) -> Self {
         assert!(displacements.len().is_power_of_two());
         let mut longest = 0;
         let mut at = 0;
@@ -42,12 +38,7 @@ impl OperationTable {
             }
             at += 1;
         }
-        Self {
-            seed,
-            longest,
-            displacements,
-            names,
-        }
+        Self { seed, longest, displacements, names }
     }
 
     /// The index of the operation called `name`, as the request carries it (without its NUL).
@@ -120,10 +111,7 @@ mod tests {
         assert_eq!(hash(1, b"f"), 0x42ba_9a07_54f9_0317);
         assert_eq!(hash(2, b"ping"), 0x161a_e923_583d_0c52);
         assert_eq!(hash(3, b"_get_level"), 0xcfde_253f_40bb_bd0b);
-        assert_eq!(
-            hash(4, b"resolve_initial_references"),
-            0x348b_2d28_1db8_5919
-        );
+        assert_eq!(hash(4, b"resolve_initial_references"), 0x348b_2d28_1db8_5919);
     }
 
     #[test]
@@ -135,10 +123,7 @@ mod tests {
                 for name in names {
                     order[slot(hash(seed, name.as_bytes()), &[0], 4)] = name;
                 }
-                order
-                    .iter()
-                    .all(|name| !name.is_empty())
-                    .then_some((seed, order))
+                order.iter().all(|name| !name.is_empty()).then_some((seed, order))
             })
             .unwrap_or_default();
         let table = OperationTable::new(seed, &[0], Vec::from(order).leak());
@@ -146,16 +131,7 @@ mod tests {
             let found = table.find(name.as_bytes());
             assert_eq!(found.map(|index| table.names()[index]), Some(name));
         }
-        for name in [
-            "",
-            "ech",
-            "echo2",
-            "Echo",
-            "cube_octets",
-            "y",
-            "_set_level",
-            "_get_leveL",
-        ] {
+        for name in ["", "ech", "echo2", "Echo", "cube_octets", "y", "_set_level", "_get_leveL"] {
             assert_eq!(table.find(name.as_bytes()), None, "{name}");
         }
         assert_eq!(table.find(&vec![b'x'; 1 << 20]), None);

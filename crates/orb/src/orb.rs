@@ -85,7 +85,8 @@ impl Orb {
         if self.core.register_initial(name, reference) {
             return Ok(());
         }
-        Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(format!("\"{name}\" is empty or registered already")))
+        Err(SystemException::new(Kind::BadParam, 0, Completion::No)
+            .because(format!("\"{name}\" is empty or registered already")))
     }
 
     /// The reference that was registered as `name`.

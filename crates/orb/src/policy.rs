@@ -55,7 +55,8 @@ pub struct CallPolicies {
 
 impl CallPolicies {
     /// No policy set.
-    pub const NONE: Self = CallPolicies { timeout: None, connect_timeout: None, sync_scope: None, retry_transient: None };
+    pub const NONE: Self =
+        CallPolicies { timeout: None, connect_timeout: None, sync_scope: None, retry_transient: None };
 
     /// These policies, completed by `wider` ones.
     #[must_use]
@@ -158,7 +159,11 @@ mod tests {
     #[test]
     fn the_nearest_level_wins_policy_by_policy() {
         let near = CallPolicies { timeout: Some(Timeout::Never), ..CallPolicies::NONE };
-        let far = CallPolicies { timeout: Some(Duration::from_secs(3).into()), retry_transient: Some(2), ..CallPolicies::NONE };
+        let far = CallPolicies {
+            timeout: Some(Duration::from_secs(3).into()),
+            retry_transient: Some(2),
+            ..CallPolicies::NONE
+        };
         let both = near.or(far);
         assert_eq!((both.timeout, both.retry_transient), (Some(Timeout::Never), Some(2)));
     }

@@ -4,8 +4,8 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, OnceLock, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use corelane_net::Stream;

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
 use corelane_wire::codeset::CodeSetContext;
-use corelane_wire::giop::{self, AddressingMode, Header, LocateStatus, MessageKind, ReplyStatus, RequestHead, ResponseExpected, ServiceContext, context_id};
+use corelane_wire::giop::{
+    self, AddressingMode, Header, LocateStatus, MessageKind, ReplyStatus, RequestHead, ResponseExpected,
+    ServiceContext, context_id,
+};
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Limits, Octets, Version};
 
+use super::Operation;
 use super::machine::{Input, Machine, Output, Written};
 use super::reply::{Body, Reply};
 use super::target::{Profile, Target};
-use super::Operation;
 use crate::client::connection::{Broken, Received};
 use crate::client::pool::{Checkout, NoConnection};
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
@@ -25,7 +28,11 @@ pub(crate) type Arguments<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), C
 
 /// A two-way call.
 #[inline]
-pub(crate) fn invoke<'a>(object: &ObjectRef, operation: &Operation, arguments: Arguments<'_, 'a>) -> Result<Reply, SystemException> {
+pub(crate) fn invoke<'a>(
+    object: &ObjectRef,
+    operation: &Operation,
+    arguments: Arguments<'_, 'a>,
+) -> Result<Reply, SystemException> {
     if object.binding().may_be_local(object.core()) {
         return crate::poa::invoke_local(object, operation, arguments);
     }
@@ -86,7 +93,12 @@ impl ReplyHead {
         match header.kind {
             MessageKind::Reply => {
                 let reply = giop::Reply::parse(octets, header, limits)?;
-                Ok(ReplyHead { request_id: reply.request_id, status: reply.status, body_at: reply.body_at, missing: false })
+                Ok(ReplyHead {
+                    request_id: reply.request_id,
+                    status: reply.status,
+                    body_at: reply.body_at,
+                    missing: false,
+                })
             }
             MessageKind::LocateReply => Self::of_locate(&giop::LocateReply::parse(octets, header)?),
             kind => Err(Fault::Unexpected(kind)),
@@ -222,12 +234,17 @@ impl<'c, 'a> Call<'c, 'a> {
                 Input::Connected
             }
             Err(NoConnection::AllBusy) => {
-                self.failure = detail(Phase::Acquire, "every connection that may be made to the server is in use".into());
+                self.failure =
+                    detail(Phase::Acquire, "every connection that may be made to the server is in use".into());
                 Input::DeadlinePassed(Phase::Acquire)
             }
             Err(NoConnection::TimedOut) => {
                 self.failure = detail(Phase::Connect, String::new());
-                if whole.is_some_and(Monotonic::is_past) { Input::DeadlinePassed(Phase::Connect) } else { Input::ConnectFailed }
+                if whole.is_some_and(Monotonic::is_past) {
+                    Input::DeadlinePassed(Phase::Connect)
+                } else {
+                    Input::ConnectFailed
+                }
             }
             Err(NoConnection::Failed(error)) => {
                 self.failure = detail(Phase::Connect, error.to_string());
@@ -281,7 +298,13 @@ impl<'c, 'a> Call<'c, 'a> {
 
     /// Writes the whole message.
     #[inline]
-    fn write(&self, encoder: &mut Encoder<'a>, profile: &Profile, id: u32, announce: Option<CodeSets>) -> Result<(), CdrError> {
+    fn write(
+        &self,
+        encoder: &mut Encoder<'a>,
+        profile: &Profile,
+        id: u32,
+        announce: Option<CodeSets>,
+    ) -> Result<(), CdrError> {
         let rare;
         let target = match self.addressing {
             AddressingMode::Key => giop::Target::Key(&profile.object_key),
@@ -396,10 +419,12 @@ impl Call<'_, '_> {
             ReplyStatus::NoException => return Attempt::Reply(reply),
             ReplyStatus::UserException => reply.into_exception().map(Attempt::Reply),
             ReplyStatus::SystemException => reply.read(SystemException::decode).map(Attempt::Raised),
-            ReplyStatus::LocationForward | ReplyStatus::LocationForwardPerm => reply.read(Ior::decode).map(Attempt::Forward),
-            ReplyStatus::NeedsAddressingMode => reply.read(|decoder| decoder.read_i16()).map(|mode| {
-                Attempt::NeedsAddressing(AddressingMode::from_number(mode).unwrap_or(AddressingMode::Key))
-            }),
+            ReplyStatus::LocationForward | ReplyStatus::LocationForwardPerm => {
+                reply.read(Ior::decode).map(Attempt::Forward)
+            }
+            ReplyStatus::NeedsAddressingMode => reply
+                .read(|decoder| decoder.read_i16())
+                .map(|mode| Attempt::NeedsAddressing(AddressingMode::from_number(mode).unwrap_or(AddressingMode::Key))),
         };
         outcome.unwrap_or_else(Attempt::Refused)
     }
@@ -421,7 +446,10 @@ impl Call<'_, '_> {
         let (orderly, message) = match &broken {
             Broken::Closed => (true, "the server closed the connection in good order".to_owned()),
             Broken::TimedOut => (false, String::new()),
-            Broken::Io(error) => (written != Written::Nothing && connection.was_closed_orderly(&self.core.config().limits), error.to_string()),
+            Broken::Io(error) => (
+                written != Written::Nothing && connection.was_closed_orderly(&self.core.config().limits),
+                error.to_string(),
+            ),
             Broken::Fault(fault) => (false, format!("the server broke the protocol: {fault}")),
         };
         let detail = self.detail(&connection, phase, message);

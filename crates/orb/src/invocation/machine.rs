@@ -142,9 +142,10 @@ impl Machine {
             }
             Input::Raised { kind, completed } => self.raised(kind, completed),
             Input::Forwarded { profiles } => self.follow(profiles),
-            Input::NeedsAddressing if self.readdressed => {
-                Output::Fail(SystemException::new(Kind::NoImplement, 0, Completion::No).because("the server keeps asking for another addressing mode"))
-            }
+            Input::NeedsAddressing if self.readdressed => Output::Fail(
+                SystemException::new(Kind::NoImplement, 0, Completion::No)
+                    .because("the server keeps asking for another addressing mode"),
+            ),
             Input::NeedsAddressing => {
                 self.readdressed = true;
                 Output::Send
@@ -296,8 +297,12 @@ mod tests {
 
     #[test]
     fn deadlines_say_whether_the_request_may_have_run() {
-        for (phase, completed) in [(Phase::Connect, Completion::No), (Phase::Send, Completion::No), (Phase::Wait, Completion::Maybe)] {
-            let Output::Fail(exception) = Machine::new(1, false, 1, 0).step(Input::DeadlinePassed(phase)) else { panic!() };
+        for (phase, completed) in
+            [(Phase::Connect, Completion::No), (Phase::Send, Completion::No), (Phase::Wait, Completion::Maybe)]
+        {
+            let Output::Fail(exception) = Machine::new(1, false, 1, 0).step(Input::DeadlinePassed(phase)) else {
+                panic!()
+            };
             assert_eq!((exception.kind(), exception.completed()), (Kind::Timeout, completed));
         }
     }

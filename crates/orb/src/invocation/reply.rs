@@ -76,7 +76,8 @@ impl Reply {
     #[cold]
     pub fn unlisted_exception(&self) -> SystemException {
         let id = self.exception.as_deref().unwrap_or("an exception");
-        SystemException::omg(Kind::Unknown, 1, Completion::Yes).because(format!("the object raised {id}, which the operation does not declare"))
+        SystemException::omg(Kind::Unknown, 1, Completion::Yes)
+            .because(format!("the object raised {id}, which the operation does not declare"))
     }
 
     /// Reads results with `read`; a second call goes on where the first ended.
@@ -84,7 +85,10 @@ impl Reply {
     /// # Errors
     /// MARSHAL, COMPLETED_YES, for octets that are not the values.
     #[inline]
-    pub fn read<T>(&mut self, read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>) -> Result<T, SystemException> {
+    pub fn read<T>(
+        &mut self,
+        read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>,
+    ) -> Result<T, SystemException> {
         let octets = self.body.octets();
         let env: &(dyn Any + Sync) = &self.core;
         let mut decoder = Decoder::new(octets, self.endian)

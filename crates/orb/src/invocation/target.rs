@@ -46,7 +46,13 @@ pub(crate) struct Profile {
 
 impl Binding {
     pub(crate) fn new(ior: Ior) -> Self {
-        Binding { ior, original: OnceLock::new(), forwarded: Published::new("forwarded target", Scope::Orb, None), moved: AtomicBool::new(false), local: OnceLock::new() }
+        Binding {
+            ior,
+            original: OnceLock::new(),
+            forwarded: Published::new("forwarded target", Scope::Orb, None),
+            moved: AtomicBool::new(false),
+            local: OnceLock::new(),
+        }
     }
 
     pub(crate) fn ior(&self) -> &Ior {

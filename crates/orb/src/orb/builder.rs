@@ -9,8 +9,8 @@ use std::time::Duration;
 use corelane_net::{Endpoint, Transports};
 use corelane_wire::{Limits, Version};
 
-use super::core::{Config, Core};
 use super::Orb;
+use super::core::{Config, Core};
 use crate::event::{Event, Events};
 use crate::poa::Poa;
 use crate::policy::{CallPolicies, Timeout};
@@ -66,7 +66,9 @@ pub enum OrbError {
 impl fmt::Display for OrbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OrbError::Address(text) => write!(f, "\"{text}\" is no address: write tcp:HOST:PORT, tcp:[IPV6]:PORT or unix:PATH"),
+            OrbError::Address(text) => {
+                write!(f, "\"{text}\" is no address: write tcp:HOST:PORT, tcp:[IPV6]:PORT or unix:PATH")
+            }
             OrbError::Listen { endpoint, error } => write!(f, "cannot listen at {endpoint}: {error}"),
             OrbError::Thread(error) => write!(f, "cannot start a thread: {error}"),
             OrbError::System(error) => write!(f, "cannot make an ORB: {error}"),

@@ -192,8 +192,11 @@ impl Core {
         crate::address::profiles(ior, self.config.version)
             .into_iter()
             .filter_map(|found| {
-                let endpoints: Vec<Endpoint> =
-                    found.endpoints.into_iter().filter(|endpoint| self.transports.for_endpoint(endpoint).is_some()).collect();
+                let endpoints: Vec<Endpoint> = found
+                    .endpoints
+                    .into_iter()
+                    .filter(|endpoint| self.transports.for_endpoint(endpoint).is_some())
+                    .collect();
                 (!endpoints.is_empty()).then(|| Profile {
                     pool: self.pool(endpoints),
                     object_key: found.object_key.into(),
@@ -213,7 +216,9 @@ impl Core {
         crate::address::profiles(ior, self.config.version).into_iter().find_map(|found| {
             let own_stamp = match Key::parse(&found.object_key) {
                 Key::System { stamp, .. } | Key::User { stamp, .. } => stamp == self.adapters.stamp,
-                Key::Persistent { .. } | Key::Plain => found.endpoints.iter().any(|endpoint| published.contains(endpoint)),
+                Key::Persistent { .. } | Key::Plain => {
+                    found.endpoints.iter().any(|endpoint| published.contains(endpoint))
+                }
             };
             own_stamp.then(|| found.object_key.into())
         })

@@ -105,7 +105,9 @@ impl Adapters {
     /// Two array accesses.
     #[inline]
     fn find_system<R>(&self, poa: Place, object: Place, act: impl FnOnce(Found<'_>) -> R) -> R {
-        let Some(adapter) = self.poas.get(poa.slot, poa.generation) else { return act(Found::Refused(no_such_object())) };
+        let Some(adapter) = self.poas.get(poa.slot, poa.generation) else {
+            return act(Found::Refused(no_such_object()));
+        };
         if adapter.manager.state() != ManagerState::Active {
             return act(not_active(&adapter));
         }
@@ -214,10 +216,9 @@ impl Adapters {
     /// Enters a key; the caller has made sure that it is new.
     pub(crate) fn enter(&self, key: &[u8], entry: Entry) -> Result<u32, SystemException> {
         let mut writer = self.writer.lock();
-        let (slot, _) = self
-            .entries
-            .insert(entry)
-            .map_err(|_| SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active"))?;
+        let (slot, _) = self.entries.insert(entry).map_err(|_| {
+            SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active")
+        })?;
         writer.insert(key, slot);
         Ok(slot)
     }

@@ -54,7 +54,9 @@ impl fmt::Display for PoaError {
             PoaError::NoServant => "the POA has no default servant",
             PoaError::ObjectAlreadyActive => "the object is active already",
             PoaError::ObjectNotActive => "the object is not active",
-            PoaError::ServantAlreadyActive => "the servant is active already, and the POA allows it one object (UNIQUE_ID)",
+            PoaError::ServantAlreadyActive => {
+                "the servant is active already, and the POA allows it one object (UNIQUE_ID)"
+            }
             PoaError::ServantNotActive => "the servant is not active",
             PoaError::WrongAdapter => "the reference belongs to another POA",
             PoaError::WrongPolicy => "the POA's policies do not allow this",

@@ -148,10 +148,23 @@ mod tests {
 
     #[test]
     fn anything_else_is_a_plain_key() {
-        for key in [&b""[..], b"NameService", b"CLN", b"CLNS", b"CLNP\xff\xff", b"CLNP\0", b"CLNX\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"] {
+        for key in [
+            &b""[..],
+            b"NameService",
+            b"CLN",
+            b"CLNS",
+            b"CLNP\xff\xff",
+            b"CLNP\0",
+            b"CLNX\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        ] {
             assert_eq!(Key::parse(key), Key::Plain);
         }
-        let long = [Key::System { stamp: 1, poa: Place { slot: 0, generation: 0 }, object: Place { slot: 0, generation: 0 } }.to_octets(), vec![0]].concat();
+        let long = [
+            Key::System { stamp: 1, poa: Place { slot: 0, generation: 0 }, object: Place { slot: 0, generation: 0 } }
+                .to_octets(),
+            vec![0],
+        ]
+        .concat();
         assert_eq!(Key::parse(&long), Key::Plain);
     }
 }

@@ -13,8 +13,8 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::invocation::{Body, Operation, Reply};
 use crate::object::ObjectRef;
 use crate::policy::{Due, Timeout};
-use crate::server::request::{Outcome, panicked, run};
 use crate::servant::ServerCall;
+use crate::server::request::{Outcome, panicked, run};
 
 /// Forwards that a local call follows.
 const FORWARDS: usize = 10;
@@ -62,14 +62,19 @@ pub(crate) fn invoke_local<'a>(
         let Some(key) = target.binding().local_key(core) else {
             return target.with_policies(object.policies()).invoke_raising(operation, arguments);
         };
-        let decoder = Decoder::new(&request, Endian::NATIVE).with_code_sets(CodeSets::UTF8_UTF16).with_limits(&core.config().limits).with_scratch(&scratch).with_env(env);
+        let decoder = Decoder::new(&request, Endian::NATIVE)
+            .with_code_sets(CodeSets::UTF8_UTF16)
+            .with_limits(&core.config().limits)
+            .with_scratch(&scratch)
+            .with_env(env);
         let mut call = ServerCall::new(decoder, Encoder::new(), None);
         let outcome = core.adapters().find(key, |found| run(core, found, operation.name().as_bytes(), &mut call));
         let (reply, raised) = call.finish();
         match outcome {
             Outcome::Done => {
                 let codec = (Endian::NATIVE, Version::GIOP_1_2, CodeSets::UTF8_UTF16);
-                let reply = Reply::new(Body::Owned(Octets::from(reply.to_vec()), Vec::new()), Arc::clone(core), 0, codec);
+                let reply =
+                    Reply::new(Body::Owned(Octets::from(reply.to_vec()), Vec::new()), Arc::clone(core), 0, codec);
                 return if raised { reply.into_exception() } else { Ok(reply) };
             }
             Outcome::Exception(exception) => return Err(exception),

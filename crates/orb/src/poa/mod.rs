@@ -184,11 +184,9 @@ impl Poa {
         if unique && tables.by_servant.contains_key(&servant.identity()) {
             return Err(PoaError::ServantAlreadyActive);
         }
-        let (slot, generation) = self
-            .core
-            .objects
-            .insert(ActiveObject { servant: servant.clone() })
-            .map_err(|_| SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active"))?;
+        let (slot, generation) = self.core.objects.insert(ActiveObject { servant: servant.clone() }).map_err(|_| {
+            SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active")
+        })?;
         let place = Place { slot, generation };
         if unique {
             tables.by_servant.insert(servant.identity(), place);

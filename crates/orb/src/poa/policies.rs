@@ -185,8 +185,10 @@ mod tests {
                             };
                             let retains = retention == ServantRetention::Retain;
                             let expected = (retains || processing != RequestProcessing::ActiveObjectMapOnly)
-                                && (processing != RequestProcessing::DefaultServant || uniqueness == IdUniqueness::Multiple)
-                                && (implicit == ImplicitActivation::Explicit || (assignment == IdAssignment::System && retains));
+                                && (processing != RequestProcessing::DefaultServant
+                                    || uniqueness == IdUniqueness::Multiple)
+                                && (implicit == ImplicitActivation::Explicit
+                                    || (assignment == IdAssignment::System && retains));
                             assert_eq!(policies.check().is_ok(), expected, "{policies:?}");
                             legal += usize::from(expected);
                         }

@@ -159,13 +159,7 @@ impl Connection {
 
     /// The transport took only `sent` octets: goes on until it takes none, then queues.
     #[cold]
-    fn send_rest(
-        &self,
-        writing: &mut Writing,
-        message: &[&[u8]],
-        mut sent: usize,
-        wait: Wait,
-    ) -> Sent {
+    fn send_rest(&self, writing: &mut Writing, message: &[&[u8]], mut sent: usize, wait: Wait) -> Sent {
         loop {
             let Some(next) = after(message, sent).next() else { return Sent::All };
             let next = &next[..next.len().min(SLICE)];
@@ -198,7 +192,10 @@ impl Connection {
         while !writing.queue.is_empty() {
             let (front, back) = writing.queue.as_slices();
             let front = &front[..front.len().min(SLICE)];
-            let slices = [IoSlice::new(front), IoSlice::new(if front.len() < SLICE { &back[..back.len().min(SLICE)] } else { &[] })];
+            let slices = [
+                IoSlice::new(front),
+                IoSlice::new(if front.len() < SLICE { &back[..back.len().min(SLICE)] } else { &[] }),
+            ];
             match self.stream.send_vectored(&slices, Wait::Now) {
                 Ok(sent) => drop(writing.queue.drain(..sent)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),

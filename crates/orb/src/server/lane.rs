@@ -263,7 +263,14 @@ impl Lane {
     }
 
     /// Half-sync/half-async: the message goes to the queue, or back to the client as TRANSIENT.
-    fn enqueue(&self, core: &Arc<Core>, worker: &mut Worker, queue: &Queue, connection: &Arc<Connection>, message: Message) {
+    fn enqueue(
+        &self,
+        core: &Arc<Core>,
+        worker: &mut Worker,
+        queue: &Queue,
+        connection: &Arc<Connection>,
+        message: Message,
+    ) {
         if let Err(message) = queue.push(Arc::clone(connection), worker.detach(message)) {
             worker.turn_away(core, connection, &message);
         }
@@ -328,7 +335,10 @@ impl Lane {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     self.starved.store(true, Ordering::Release);
-                    core.events().report(&OrbEvent::AcceptFailed { listener: listener.local().clone(), error: error.to_string() });
+                    core.events().report(&OrbEvent::AcceptFailed {
+                        listener: listener.local().clone(),
+                        error: error.to_string(),
+                    });
                     return;
                 }
             }
@@ -341,9 +351,16 @@ impl Lane {
     #[cold]
     fn adopt(&self, core: &Arc<Core>, stream: Box<dyn Stream>) {
         let connection = Arc::new(Connection::new(stream, self.own.clone(), self.config.output_bound));
-        let entry = if self.closing.load(Ordering::Acquire) { None } else { self.connections.insert(Arc::clone(&connection)).ok() };
+        let entry = if self.closing.load(Ordering::Acquire) {
+            None
+        } else {
+            self.connections.insert(Arc::clone(&connection)).ok()
+        };
         let Some((slot, generation)) = entry else {
-            core.events().report(&OrbEvent::ConnectionRefused { peer: connection.stream.peer().clone(), most: self.config.connections });
+            core.events().report(&OrbEvent::ConnectionRefused {
+                peer: connection.stream.peer().clone(),
+                most: self.config.connections,
+            });
             return;
         };
         core.events().connection_opened();
@@ -374,7 +391,8 @@ impl Lane {
         if threads.len() >= most {
             return false;
         }
-        let builder = Builder::new().name(format!("{}/c{}", self.config.name, token >> 32)).stack_size(self.config.stack);
+        let builder =
+            Builder::new().name(format!("{}/c{}", self.config.name, token >> 32)).stack_size(self.config.stack);
         let (core, connection) = (Arc::clone(core), Arc::clone(connection));
         match builder.spawn(move || dedicated::run(&lane, &core, &connection, token)) {
             Ok(thread) => threads.push(thread),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use corelane_net::Wait;
 use corelane_wire::codeset::CodeSetContext;
-use corelane_wire::giop::{self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id};
+use corelane_wire::giop::{
+    self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id,
+};
 use corelane_wire::{Cdr, Decoder, Encoder, WideOrder};
 
 use super::connection::{Connection, Loss, Sent};
@@ -231,7 +233,13 @@ pub(crate) fn panicked(core: &Core, target: Target<'_>, operation: &[u8], panic:
 
 /// Keeps a copy of the request until its POA's manager lets it run.
 #[cold]
-fn hold(connection: &Arc<Connection>, manager: &PoaManager, header: Header, octets: &[u8], breaks: &[usize]) -> Result<(), SystemException> {
+fn hold(
+    connection: &Arc<Connection>,
+    manager: &PoaManager,
+    header: Header,
+    octets: &[u8],
+    breaks: &[usize],
+) -> Result<(), SystemException> {
     let message = Message::Assembled(header, octets.to_vec(), breaks.to_vec());
     let (lane, connection) = (connection.lane.clone(), Arc::clone(connection));
     let resume = Held(Box::new(move || {

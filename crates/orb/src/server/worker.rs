@@ -197,21 +197,38 @@ impl Worker {
             Message::Buffered(header, length, buffer) => {
                 request::turn_away(core, connection, header, &buffer.unread()[..*length], &mut self.memory);
             }
-            Message::Assembled(header, octets, _) => request::turn_away(core, connection, header, octets, &mut self.memory),
+            Message::Assembled(header, octets, _) => {
+                request::turn_away(core, connection, header, octets, &mut self.memory)
+            }
         }
     }
 
     /// Does what a message asks for. False when the connection is over.
     #[inline]
-    pub(crate) fn serve(&mut self, core: &Arc<Core>, connection: &Arc<Connection>, message: Message, wait: Wait) -> bool {
+    pub(crate) fn serve(
+        &mut self,
+        core: &Arc<Core>,
+        connection: &Arc<Connection>,
+        message: Message,
+        wait: Wait,
+    ) -> bool {
         match message {
             Message::Here(header, length) => {
-                let goes_on = request::serve(core, connection, header, &self.buffer.unread()[..length], &[], &mut self.memory, wait);
+                let goes_on = request::serve(
+                    core,
+                    connection,
+                    header,
+                    &self.buffer.unread()[..length],
+                    &[],
+                    &mut self.memory,
+                    wait,
+                );
                 self.buffer.consume(length);
                 goes_on
             }
             Message::Buffered(header, length, buffer) => {
-                let goes_on = request::serve(core, connection, header, &buffer.unread()[..length], &[], &mut self.memory, wait);
+                let goes_on =
+                    request::serve(core, connection, header, &buffer.unread()[..length], &[], &mut self.memory, wait);
                 self.give_back(buffer);
                 goes_on
             }
