@@ -46,15 +46,11 @@ impl Skips {
 
     /// Options that tell the client what to leave out, each once.
     pub fn options(&self) -> Vec<&str> {
-        let mut options = Vec::new();
-        for skip in self.all.iter().filter(|skip| skip.check.starts_with("--")) {
-            for word in skip.check.split(' ') {
-                if !options.contains(&word) {
-                    options.push(word);
-                }
-            }
-        }
-        options
+        let mut options: Vec<&str> = self.all.iter().map(|skip| skip.check.as_str()).collect();
+        options.retain(|check| check.starts_with("--"));
+        options.sort_unstable();
+        options.dedup();
+        options.iter().flat_map(|option| option.split(' ')).collect()
     }
 
     /// Everything in the report that the list does not foresee: failures it lacks, and its own lines that failed nowhere.
@@ -105,7 +101,8 @@ mod tests {
     use super::*;
     use crate::report::Failed;
 
-    const SOME: &str = "# a comment\n\na | b | * | big * | too big\n* | b | v | --no-wide | no wide\na | c | v | echo_x | other client\n";
+    const SOME: &str = "# a comment\n\na | b | * | big * | too big\n* | b | v | --no-wide | no wide\n* | * | v | --no-wide | the same\n* | b | v | --skip one | x\n\
+     * | b | v | --skip two | x\na | c | v | echo_x | other client\n";
 
     fn failing(checks: &[&str]) -> Report {
         let failed = |check: &&str| Failed { check: (*check).into(), line: format!("FAIL {check} got nothing") };
@@ -115,8 +112,8 @@ mod tests {
     #[test]
     fn only_lines_of_the_pair_count() {
         let skips = Skips::read(SOME, "a", "b", "v").unwrap();
-        assert_eq!(skips.all.len(), 2);
-        assert_eq!(skips.options(), ["--no-wide"]);
+        assert_eq!(skips.all.len(), 5);
+        assert_eq!(skips.options(), ["--no-wide", "--skip", "one", "--skip", "two"]);
         assert!(skips.judge(&failing(&["big octets 10"]), Traffic::Unwatched).is_empty());
     }
 
