@@ -7,7 +7,8 @@ use super::{CdrError, Decoder, Encoder, Octets};
 /// `char` and `String` are what both the narrow and the wide IDL types map to; `String` here is the narrow string, and
 /// wide text and characters have their explicit calls on [`Encoder`] and [`Decoder`].
 pub trait Cdr: Sized {
-    /// Octets that a value has at least: what a count is checked with before elements are read.
+    /// Octets that a value has at least, gaps not counted (for a struct the sum of its members'): what a count is checked
+    /// with before elements are read.
     const MIN_SIZE: usize;
 
     /// Writes the value.
