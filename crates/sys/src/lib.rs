@@ -38,3 +38,4 @@ pub mod slots;
 pub mod socket;
 pub mod thread;
 pub mod turn;
+pub mod usage;

@@ -1,81 +1,164 @@
-// bench REFERENCE [--op NAME]... [--warm-up N] [--count N] [--core C] [-ORB...]
+// bench --serve [-ORB...]
+// bench REFERENCE [-ORB...]
 //
-// Times calls of one client thread on the Bench object of the Suite that REFERENCE (IOR:, corbaloc:, or a file with one of them) names:
-// nothing, octet, long, struct, longs4, longs1024, oneway (all of them if none is named). Prints one line of JSON for each, times in
-// microseconds. A oneway's times are those of the sending; its per_s counts until a call after the last one has returned.
+// omniORB's side of `corelane bench`, with crates/bench/idl/cubit.idl.
+//
+// The server prints "ready IOR:..." and ends when its standard input does.
+// The client prints "ready", then reads commands, one a line, until its standard input ends:
+//   run OPERATION WARM-UP COUNT   answered by "times WHOLE T1 T2 ... Tcount": nanoseconds, WHOLE from the first call to the end of the
+//                                 last. Operations: nothing octet short long struct longsN structsN octetsN oneway. A oneway's times are those of the
+//                                 sending; WHOLE lasts until a two-way call after the last one has returned.
+// Whatever it does not understand is answered by "error TEXT".
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <iostream>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "core.h"
-#include "interop.hh"
+#include "cubit.hh"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double microseconds(Clock::duration time) {
-  return std::chrono::duration<double, std::micro>(time).count();
+long long nanoseconds(Clock::duration time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+}
+
+class Target : public POA_Cubit::Target {
+ public:
+  void echo_nothing() override {}
+  CORBA::Octet echo_octet(CORBA::Octet v) override { return v; }
+  CORBA::Short echo_short(CORBA::Short v) override { return v; }
+  CORBA::Long echo_long(CORBA::Long v) override { return v; }
+  Cubit::Mixed echo_struct(const Cubit::Mixed& v) override { return v; }
+  Cubit::Longs* echo_longs(const Cubit::Longs& v) override { return new Cubit::Longs(v); }
+  Cubit::Mixeds* echo_structs(const Cubit::Mixeds& v) override { return new Cubit::Mixeds(v); }
+  Cubit::Octets* echo_octets(const Cubit::Octets& v) override { return new Cubit::Octets(v); }
+  char* echo_string(const char* v) override { return CORBA::string_dup(v); }
+  void take_octet(CORBA::Octet) override {}
+};
+
+int serve(CORBA::ORB_ptr orb) {
+  CORBA::Object_var object = orb->resolve_initial_references("RootPOA");
+  PortableServer::POA_var poa = PortableServer::POA::_narrow(object);
+  PortableServer::Servant_var<Target> target = new Target;
+  PortableServer::ObjectId_var id = poa->activate_object(target);
+  PortableServer::POAManager_var manager = poa->the_POAManager();
+  manager->activate();
+  CORBA::Object_var reference = poa->id_to_reference(id);
+  CORBA::String_var text = orb->object_to_string(reference);
+  std::cout << "ready " << text.in() << std::endl;
+  std::string line;
+  while (std::getline(std::cin, line)) {}
+  orb->destroy();
+  return 0;
 }
 
 struct Run {
-  std::vector<double> times;
-  double whole;
+  std::vector<long long> times;
+  long long whole;
 };
 
 /// Template, so that the call stands in the loop itself.
 template <class Call, class Settle>
 Run measure(unsigned warm_up, unsigned count, Call call, Settle settle) {
+  Run run;
+  run.times.assign(count, 0);
   for (unsigned i = 0; i < warm_up; ++i) call();
   settle();
-  Run run;
-  run.times.reserve(count);
   auto began = Clock::now();
   auto last = began;
   for (unsigned i = 0; i < count; ++i) {
     call();
     auto now = Clock::now();
-    run.times.push_back(microseconds(now - last));
+    run.times[i] = nanoseconds(now - last);
     last = now;
   }
   settle();
-  run.whole = microseconds(Clock::now() - began);
+  run.whole = nanoseconds(Clock::now() - began);
   return run;
 }
 
-void print(const std::string& op, int core, Run run) {
-  auto& times = run.times;
-  double sum = 0, squares = 0;
-  for (double time : times) {
-    sum += time;
-    squares += time * time;
-  }
-  double n = static_cast<double>(times.size());
-  double mean = sum / n;
-  double deviation = std::sqrt(std::max(0.0, squares / n - mean * mean));
-  std::sort(times.begin(), times.end());
-  auto at = [&](double part) { return times[std::min(times.size() - 1, static_cast<size_t>(part * n))]; };
-  std::printf(
-      "{\"peer\":\"omniORB\",\"op\":\"%s\",\"core\":%d,\"n\":%zu,\"min_us\":%.3f,\"p50_us\":%.3f,\"p99_us\":%.3f,\"p999_us\":%.3f,"
-      "\"max_us\":%.3f,\"mean_us\":%.3f,\"sd_us\":%.3f,\"per_s\":%.0f}\n",
-      op.c_str(), core, times.size(), times.front(), at(0.5), at(0.99), at(0.999), times.back(), mean, deviation,
-      n / run.whole * 1e6);
-  std::fflush(stdout);
+void expect(bool holds) {
+  if (!holds) throw std::runtime_error("the reply is not what was sent");
 }
 
-Interop::LongSeq longs(CORBA::ULong count) {
-  Interop::LongSeq all;
-  all.length(count);
-  for (CORBA::ULong i = 0; i < count; ++i) all[i] = i;
-  return all;
+/// The number behind `prefix` in `word`, or -1.
+long length(const std::string& word, const std::string& prefix) {
+  if (word.rfind(prefix, 0) != 0 || word.size() == prefix.size()) return -1;
+  char* end = nullptr;
+  long n = std::strtol(word.c_str() + prefix.size(), &end, 10);
+  return *end == 0 && n >= 0 && n <= 64 << 20 ? n : -1;
+}
+
+Run run(Cubit::Target_ptr t, const std::string& op, unsigned warm_up, unsigned count) {
+  auto timed = [&](auto call) { return measure(warm_up, count, call, [] {}); };
+  if (op == "nothing") return timed([&] { t->echo_nothing(); });
+  if (op == "octet") return timed([&] { expect(t->echo_octet(7) == 7); });
+  if (op == "short") return timed([&] { expect(t->echo_short(-7) == -7); });
+  if (op == "long") return timed([&] { expect(t->echo_long(70000) == 70000); });
+  if (op == "struct") {
+    Cubit::Mixed sent = {1, 2, 3};
+    return timed([&] { expect(t->echo_struct(sent).l == 2); });
+  }
+  if (op == "oneway") return measure(warm_up, count, [&] { t->take_octet(7); }, [&] { t->echo_nothing(); });
+  if (long n = length(op, "longs"); n >= 0) {
+    Cubit::Longs sent;
+    sent.length(n);
+    for (long i = 0; i < n; ++i) sent[i] = i;
+    return timed([&] { Cubit::Longs_var got = t->echo_longs(sent); expect(got->length() == sent.length()); });
+  }
+  if (long n = length(op, "structs"); n >= 0) {
+    Cubit::Mixeds sent;
+    sent.length(n);
+    for (long i = 0; i < n; ++i) sent[i] = Cubit::Mixed{1, static_cast<CORBA::Long>(i), 3};
+    return timed([&] { Cubit::Mixeds_var got = t->echo_structs(sent); expect(got->length() == sent.length()); });
+  }
+  if (long n = length(op, "octets"); n >= 0) {
+    Cubit::Octets sent;
+    sent.length(n);
+    for (long i = 0; i < n; ++i) sent[i] = i & 0xff;
+    return timed([&] { Cubit::Octets_var got = t->echo_octets(sent); expect(got->length() == sent.length()); });
+  }
+  throw std::runtime_error("there is no operation " + op);
+}
+
+int call(CORBA::ORB_ptr orb, const char* reference) {
+  CORBA::Object_var object = orb->string_to_object(reference);
+  Cubit::Target_var target = Cubit::Target::_narrow(object);
+  if (CORBA::is_nil(target)) {
+    std::cerr << "the reference is not a Cubit::Target\n";
+    return 1;
+  }
+  std::cout << "ready" << std::endl;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::istringstream words(line);
+    std::string word, op;
+    unsigned warm_up = 0, count = 0;
+    if (!(words >> word >> op >> warm_up >> count) || word != "run") {
+      std::cout << "error not understood: " << line << std::endl;
+      continue;
+    }
+    try {
+      Run done = run(target, op, warm_up, count);
+      std::cout << "times " << done.whole;
+      for (long long time : done.times) std::cout << ' ' << time;
+      std::cout << std::endl;
+    } catch (const std::exception& error) {
+      std::cout << "error " << error.what() << std::endl;
+    } catch (const CORBA::Exception& exception) {
+      std::cout << "error " << exception._name() << std::endl;
+    }
+  }
+  orb->destroy();
+  return 0;
 }
 
 }  // namespace
@@ -83,55 +166,12 @@ Interop::LongSeq longs(CORBA::ULong count) {
 int main(int argc, char** argv) {
   try {
     CORBA::ORB_var orb = CORBA::ORB_init(argc, argv);
-    std::string reference;
-    std::vector<std::string> wanted;
-    unsigned warm_up = 2000, count = 20000;
-    int core = -1;
-    for (int i = 1; i < argc; ++i) {
-      std::string word = argv[i];
-      auto value = [&]() -> std::string { return i + 1 < argc ? argv[++i] : ""; };
-      if (word == "--op") wanted.push_back(value());
-      else if (word == "--warm-up") warm_up = std::atoi(value().c_str());
-      else if (word == "--count") count = std::max(1, std::atoi(value().c_str()));
-      else if (word == "--core") core = std::atoi(value().c_str());
-      else if (reference.empty() && word[0] != '-') reference = word;
-      else { std::cerr << "unknown argument " << word << "\n"; return 2; }
+    if (argc != 2) {
+      std::cerr << "usage: bench --serve | REFERENCE\n";
+      return 2;
     }
-    if (core >= 0 && !pin_to(core)) { std::perror("pinning"); return 1; }
-    if (reference.rfind("IOR:", 0) != 0 && reference.rfind("corbaloc:", 0) != 0) {
-      std::ifstream file(reference);
-      reference.clear();
-      file >> reference;
-    }
-    CORBA::Object_var object = orb->string_to_object(reference.c_str());
-    Interop::Suite_var suite = Interop::Suite::_narrow(object);
-    if (CORBA::is_nil(suite)) { std::cerr << "the reference is not a Suite\n"; return 1; }
-    Interop::Bench_var bench = suite->server_bench();
-    Interop::Bench_ptr b = bench;
-
-    auto nothing = [] {};
-    Interop::LongSeq longs4 = longs(4), longs1024 = longs(1024);
-    auto echo_longs = [&](const Interop::LongSeq& sent) {
-      return measure(warm_up, count, [&] { Interop::LongSeq_var got = b->bench_longs(sent); }, nothing);
-    };
-    std::vector<std::pair<std::string, std::function<Run()>>> operations = {
-        {"nothing", [&] { return measure(warm_up, count, [&] { b->nothing(); }, nothing); }},
-        {"octet", [&] { return measure(warm_up, count, [&] { b->bench_octet(7); }, nothing); }},
-        {"long", [&] { return measure(warm_up, count, [&] { b->bench_long(7); }, nothing); }},
-        {"struct", [&] { return measure(warm_up, count, [&] { b->bench_point(Interop::Point{1, 2}); }, nothing); }},
-        {"longs4", [&] { return echo_longs(longs4); }},
-        {"longs1024", [&] { return echo_longs(longs1024); }},
-        {"oneway", [&] { return measure(warm_up, count, [&] { b->bench_oneway(7); }, [&] { b->nothing(); }); }},
-    };
-    if (wanted.empty())
-      for (auto& operation : operations) wanted.push_back(operation.first);
-    for (auto& name : wanted) {
-      auto found = std::find_if(operations.begin(), operations.end(), [&](auto& o) { return o.first == name; });
-      if (found == operations.end()) { std::cerr << "unknown operation " << name << "\n"; return 2; }
-      print(name, core, found->second());
-    }
-    orb->destroy();
-    return 0;
+    std::ios::sync_with_stdio(false);
+    return std::string(argv[1]) == "--serve" ? serve(orb) : call(orb, argv[1]);
   } catch (const CORBA::Exception& exception) {
     std::cerr << "bench: " << exception._name() << "\n";
     return 1;

@@ -1,0 +1,138 @@
+//! What a stretch of work cost: processor time and context switches of the processes that took part, and time stolen from the machine.
+
+use std::fs;
+use std::path::Path;
+
+use corelane_sys::usage;
+
+use crate::json::Object;
+
+/// Costs of a stretch of work, or of everything since the processes and the machine began.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Processor time of the client's process, in microseconds.
+    pub client_us: f64,
+    /// Processor time of the server's process, in microseconds.
+    pub server_us: f64,
+    /// Context switches of both because they waited.
+    pub voluntary: u64,
+    /// Context switches of both because something else was to run.
+    pub involuntary: u64,
+    /// Time that the hypervisor gave to others, of all cores, in milliseconds; it is counted in steps of 10.
+    pub steal_ms: f64,
+}
+
+impl Cost {
+    /// Everything so far. Without a process id the client is this process.
+    #[must_use]
+    pub fn so_far(client: Option<u32>, server: Option<u32>) -> Cost {
+        let own = || {
+            let usage = usage::process().unwrap_or_default();
+            let time = usage.user + usage.system;
+            (time.as_secs_f64() * 1e6, usage.voluntary_switches, usage.involuntary_switches)
+        };
+        let (client_us, voluntary, involuntary) = client.map_or_else(own, of_process);
+        let (server_us, more_voluntary, more_involuntary) = server.map_or((0.0, 0, 0), of_process);
+        Cost {
+            client_us,
+            server_us,
+            voluntary: voluntary + more_voluntary,
+            involuntary: involuntary + more_involuntary,
+            steal_ms: fs::read_to_string("/proc/stat").ok().as_deref().and_then(steal_ms).unwrap_or(0.0),
+        }
+    }
+
+    /// What was added since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Cost) -> Cost {
+        Cost {
+            client_us: (self.client_us - earlier.client_us).max(0.0),
+            server_us: (self.server_us - earlier.server_us).max(0.0),
+            voluntary: self.voluntary.saturating_sub(earlier.voluntary),
+            involuntary: self.involuntary.saturating_sub(earlier.involuntary),
+            steal_ms: (self.steal_ms - earlier.steal_ms).max(0.0),
+        }
+    }
+
+    /// Adds another stretch.
+    pub fn add(&mut self, other: Cost) {
+        self.client_us += other.client_us;
+        self.server_us += other.server_us;
+        self.voluntary += other.voluntary;
+        self.involuntary += other.involuntary;
+        self.steal_ms += other.steal_ms;
+    }
+
+    /// Adds it to a record of `calls` calls: times per call, the rest as totals.
+    pub(crate) fn record(&self, object: Object, calls: usize) -> Object {
+        let calls = calls.max(1) as f64;
+        object
+            .number("client_cpu_us", self.client_us / calls)
+            .number("server_cpu_us", self.server_us / calls)
+            .whole("voluntary_switches", self.voluntary)
+            .whole("involuntary_switches", self.involuntary)
+            .number("steal_ms", self.steal_ms)
+    }
+}
+
+/// Processor time in microseconds, voluntary and involuntary switches of all living threads of a process.
+fn of_process(id: u32) -> (f64, u64, u64) {
+    let mut sum = (0.0, 0, 0);
+    let tasks = fs::read_dir(Path::new("/proc").join(id.to_string()).join("task"));
+    for task in tasks.into_iter().flatten().flatten() {
+        // The first number is nanoseconds on a core.
+        let run = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        let run: f64 = run.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0);
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let (voluntary, involuntary) = switches(&status);
+        sum = (sum.0 + run / 1e3, sum.1 + voluntary, sum.2 + involuntary);
+    }
+    sum
+}
+
+fn switches(status: &str) -> (u64, u64) {
+    let number = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)
+    };
+    (number("voluntary_ctxt_switches:"), number("nonvoluntary_ctxt_switches:"))
+}
+
+/// The eighth number of the first line of /proc/stat, whose unit is 10 ms on every Linux (USER_HZ).
+fn steal_ms(stat: &str) -> Option<f64> {
+    let ticks: f64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
+    Some(ticks * 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_files_are_read_right() {
+        assert_eq!(steal_ms("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 0"), Some(80.0));
+        assert_eq!(steal_ms("cpu  1 2"), None);
+        assert_eq!(switches("a:\t1\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n"), (12, 3));
+        assert_eq!(switches(""), (0, 0));
+    }
+
+    #[test]
+    fn work_of_this_process_is_seen_from_inside_and_outside() {
+        let own = std::process::id();
+        let (inside, outside) = (Cost::so_far(None, None), Cost::so_far(Some(own), Some(own)));
+        let began = std::time::Instant::now();
+        while began.elapsed().as_millis() < 40 {
+            std::hint::spin_loop();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let inside = Cost::so_far(None, None).since(inside);
+        let outside = Cost::so_far(Some(own), Some(own)).since(outside);
+        assert!(inside.client_us > 1000.0 && inside.server_us == 0.0, "{inside:?}");
+        assert!(outside.client_us > 1000.0 && outside.server_us > 1000.0, "{outside:?}");
+        assert!(outside.voluntary >= 2, "{outside:?}");
+        let mut sum = inside;
+        sum.add(inside);
+        assert_eq!(sum.client_us, 2.0 * inside.client_us);
+        assert_eq!(inside.since(sum), Cost::default());
+    }
+}

@@ -1,0 +1,342 @@
+//! Runs variants against each other: interleaved, warmed up, several times.
+//!
+//! All variants of a group are there at once and take turns (A B C A B C ...), so that whatever changes on the machine meets
+//! them all. Only the calls are inside the clock; nothing is allocated, printed or read from files between the first and the last of a turn.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use crate::Failure;
+use crate::cost::Cost;
+use crate::sample::{Samples, Summary, median_us};
+
+/// What names a figure.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Label {
+    /// The benchmark.
+    pub bench: &'static str,
+    /// Whose program: Corelane, omniORB, or floor for bare sockets.
+    pub peer: &'static str,
+    /// What carries the messages: tcp, unix, none.
+    pub transport: &'static str,
+    /// The operation that is called.
+    pub op: String,
+    /// Everything else that tells the variant from others: dispatch architecture, threads.
+    pub config: String,
+}
+
+/// Something whose calls can be timed.
+pub trait Subject {
+    /// Makes `count` calls one after another, adds the time of each, and answers the time of all together.
+    ///
+    /// # Errors
+    /// A call fails or answers something wrong.
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure>;
+
+    /// The client's process, if it is not this one.
+    fn client_pid(&self) -> Option<u32> {
+        None
+    }
+
+    /// The server's process.
+    fn server_pid(&self) -> Option<u32>;
+}
+
+/// What a ratio compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Medians of the call times.
+    Median,
+    /// Time per call over everything, where the time of a single call says little (oneways).
+    Rate,
+}
+
+/// One of the things that are compared.
+pub struct Variant {
+    /// Its name.
+    pub label: Label,
+    /// What it does.
+    pub subject: Box<dyn Subject + Send>,
+    /// Which variants of the group it is compared with; the first is its baseline.
+    pub against: Vec<usize>,
+}
+
+/// Variants that are measured together.
+pub struct Group {
+    /// What they have in common, for people.
+    pub title: String,
+    /// How they compare.
+    pub compare: Compare,
+    /// They.
+    pub variants: Vec<Variant>,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Calls before each turn that are not counted.
+    pub warm_up: usize,
+    /// Calls per turn.
+    pub count: usize,
+    /// Turns of each variant.
+    pub repetitions: usize,
+}
+
+/// A comparison with another variant of the same group and run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ratio {
+    /// That variant.
+    pub with: Label,
+    /// Its median.
+    pub p50_us: f64,
+    /// Ours divided by its, over all repetitions: below 1 is faster.
+    pub ratio: f64,
+    /// The smallest and the largest ratio of one repetition.
+    pub range: (f64, f64),
+}
+
+/// What was measured of one variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// The variant.
+    pub label: Label,
+    /// Statistics over all repetitions.
+    pub summary: Summary,
+    /// The median of each repetition.
+    pub medians_us: Vec<f64>,
+    /// How it compares; the first is the baseline. Empty for a baseline.
+    pub ratios: Vec<Ratio>,
+    /// What the counted calls and their warm-up cost.
+    pub cost: Cost,
+    /// Calls to which the cost belongs.
+    pub calls: usize,
+}
+
+/// What a variant has gathered.
+struct Gathered {
+    samples: Samples,
+    whole: Duration,
+    medians: Vec<f64>,
+    rates: Vec<f64>,
+    cost: Cost,
+}
+
+/// Runs a group.
+///
+/// # Errors
+/// The first failure of a variant, with its name.
+pub fn measure(group: &mut Group, extent: &Extent, progress: &mut Progress) -> Result<Vec<Figure>, Failure> {
+    let mut all: Vec<Gathered> = group.variants.iter().map(|_| Gathered::with_room(extent)).collect();
+    for repetition in 0..extent.repetitions {
+        for (variant, gathered) in group.variants.iter_mut().zip(&mut all) {
+            progress.show(&format!(
+                "{}: {} {} ({} of {})",
+                group.title,
+                variant.label.peer,
+                variant.label.config,
+                repetition + 1,
+                extent.repetitions
+            ));
+            gathered.turn(variant, extent)?;
+        }
+    }
+    progress.clear();
+    Ok(compared(group, all))
+}
+
+impl Gathered {
+    fn with_room(extent: &Extent) -> Self {
+        Gathered {
+            samples: Samples::with_room(extent.count * extent.repetitions),
+            whole: Duration::ZERO,
+            medians: Vec::with_capacity(extent.repetitions),
+            rates: Vec::with_capacity(extent.repetitions),
+            cost: Cost::default(),
+        }
+    }
+
+    fn turn(&mut self, variant: &mut Variant, extent: &Extent) -> Result<(), Failure> {
+        let Variant { label, subject, .. } = variant;
+        let named = |failure: Failure| Failure::new(format!("{} {}, {}: {failure}", label.peer, label.config, label.op));
+        let first = self.samples.len();
+        let before = Cost::so_far(subject.client_pid(), subject.server_pid());
+        let whole = subject.run(extent.warm_up, extent.count, &mut self.samples).map_err(named)?;
+        self.cost.add(Cost::so_far(subject.client_pid(), subject.server_pid()).since(before));
+        if self.samples.len() != first + extent.count {
+            return Err(named(Failure::new("the number of times is not that of the calls")));
+        }
+        self.whole += whole;
+        self.medians.push(median_us(self.samples.since(first)));
+        self.rates.push(extent.count as f64 / whole.as_secs_f64().max(1e-9));
+        Ok(())
+    }
+}
+
+fn compared(group: &Group, all: Vec<Gathered>) -> Vec<Figure> {
+    let mut figures = Vec::with_capacity(all.len());
+    let summaries: Vec<Option<Summary>> =
+        all.iter().map(|gathered| Summary::of(gathered.samples.since(0), gathered.whole)).collect();
+    for (index, variant) in group.variants.iter().enumerate() {
+        let (Some(summary), gathered) = (summaries[index], &all[index]) else {
+            continue;
+        };
+        let ratios = variant.against.iter().filter_map(|&other| {
+            let (theirs, with) = (summaries.get(other).copied().flatten()?, &all[other]);
+            let (ratio, parts): (f64, Vec<f64>) = match group.compare {
+                Compare::Median => (
+                    summary.p50_us / theirs.p50_us,
+                    gathered.medians.iter().zip(&with.medians).map(|(ours, theirs)| ours / theirs).collect(),
+                ),
+                Compare::Rate => (
+                    theirs.per_s / summary.per_s,
+                    gathered.rates.iter().zip(&with.rates).map(|(ours, theirs)| theirs / ours).collect(),
+                ),
+            };
+            let range = parts.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &part| (low.min(part), high.max(part)));
+            Some(Ratio { with: group.variants[other].label.clone(), p50_us: theirs.p50_us, ratio, range })
+        });
+        figures.push(Figure {
+            label: variant.label.clone(),
+            summary,
+            medians_us: gathered.medians.clone(),
+            ratios: ratios.collect(),
+            cost: gathered.cost,
+            calls: gathered.samples.len(),
+        });
+    }
+    figures
+}
+
+/// Says on the standard error output what is being done: one line that is written over on a terminal, else a line for each
+/// group.
+#[derive(Debug)]
+pub struct Progress {
+    terminal: bool,
+    silent: bool,
+    last: String,
+}
+
+impl Progress {
+    /// To the standard error output.
+    #[must_use]
+    pub fn new() -> Self {
+        Progress { terminal: std::io::stderr().is_terminal(), silent: false, last: String::new() }
+    }
+
+    /// Says nothing, for tests.
+    #[must_use]
+    pub fn silent() -> Self {
+        Progress { terminal: false, silent: true, last: String::new() }
+    }
+
+    /// Shows what is being done now.
+    pub fn show(&mut self, what: &str) {
+        if self.silent {
+            return;
+        }
+        let mut output = std::io::stderr().lock();
+        if self.terminal {
+            let _ = write!(output, "\r\x1b[K{what}");
+            let _ = output.flush();
+            return;
+        }
+        let group = what.split(':').next().unwrap_or(what);
+        if group != self.last {
+            let _ = writeln!(output, "measuring {group}");
+            group.clone_into(&mut self.last);
+        }
+    }
+
+    /// Takes the line away, so that something else can be printed.
+    pub fn clear(&mut self) {
+        if self.terminal && !self.silent {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Writes down the order of the turns, and takes the time it is told.
+    struct Fake {
+        turns: Arc<AtomicUsize>,
+        expected: usize,
+        step: usize,
+        nanoseconds: u64,
+    }
+
+    impl Subject for Fake {
+        fn run(&mut self, _: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+            assert_eq!(self.turns.fetch_add(1, Ordering::Relaxed), self.expected);
+            self.expected += self.step;
+            (0..count).for_each(|_| into.push(self.nanoseconds));
+            Ok(Duration::from_nanos(self.nanoseconds * count as u64))
+        }
+
+        fn server_pid(&self) -> Option<u32> {
+            None
+        }
+    }
+
+    fn group(compare: Compare) -> Group {
+        let turns = Arc::new(AtomicUsize::new(0));
+        let times = [5000, 6000, 10_000];
+        let variants = times.iter().enumerate().map(|(index, &nanoseconds)| Variant {
+            label: Label {
+                bench: "fake",
+                peer: "floor",
+                transport: "none",
+                op: "octet".into(),
+                config: format!("{nanoseconds}"),
+            },
+            subject: Box::new(Fake { turns: turns.clone(), expected: index, step: times.len(), nanoseconds }),
+            against: [vec![], vec![0], vec![0, 1]][index].clone(),
+        });
+        Group { title: "fake".into(), compare, variants: variants.collect() }
+    }
+
+    const EXTENT: Extent = Extent { warm_up: 0, count: 10, repetitions: 4 };
+
+    #[test]
+    fn variants_take_turns_and_are_compared_within_the_run() {
+        for compare in [Compare::Median, Compare::Rate] {
+            let figures = measure(&mut group(compare), &EXTENT, &mut Progress::silent()).unwrap();
+            assert_eq!(figures.len(), 3);
+            assert!(figures[0].ratios.is_empty());
+            assert_eq!(figures[0].summary.n, 40);
+            assert_eq!(figures[1].medians_us, [6.0; 4]);
+            let ratio = &figures[1].ratios[0];
+            assert!((ratio.ratio - 1.2).abs() < 1e-9 && (ratio.range.0 - 1.2).abs() < 1e-9, "{ratio:?}");
+            let both: Vec<f64> = figures[2].ratios.iter().map(|ratio| ratio.ratio).collect();
+            assert!((both[0] - 2.0).abs() < 1e-9 && (both[1] - 10.0 / 6.0).abs() < 1e-9, "{both:?}");
+            assert_eq!(figures[2].ratios[1].with.config, "6000");
+        }
+    }
+
+    #[test]
+    fn a_failure_has_the_variants_name() {
+        struct Failing;
+        impl Subject for Failing {
+            fn run(&mut self, _: usize, _: usize, _: &mut Samples) -> Result<Duration, Failure> {
+                Err(Failure::new("no answer"))
+            }
+            fn server_pid(&self) -> Option<u32> {
+                None
+            }
+        }
+        let mut group = group(Compare::Median);
+        group.variants[1].subject = Box::new(Failing);
+        let failure = measure(&mut group, &EXTENT, &mut Progress::silent()).unwrap_err().to_string();
+        assert_eq!(failure, "floor 6000, octet: no answer");
+    }
+}

@@ -1,0 +1,153 @@
+//! JSON text of flat records, as lines.
+
+use std::fmt::Write;
+
+/// An object under construction; members appear in the order they are added.
+#[derive(Clone, Debug)]
+pub struct Object(String);
+
+impl Object {
+    /// An object without members.
+    #[must_use]
+    pub fn new() -> Self {
+        Object(String::from("{"))
+    }
+
+    /// Adds a text.
+    #[must_use]
+    pub fn text(mut self, name: &str, value: &str) -> Self {
+        self.name(name);
+        quote(&mut self.0, value);
+        self
+    }
+
+    /// Adds a whole number.
+    #[must_use]
+    pub fn whole(mut self, name: &str, value: u64) -> Self {
+        self.name(name);
+        let _ = write!(self.0, "{value}");
+        self
+    }
+
+    /// Adds a number with three digits behind the point; one that is not finite becomes null.
+    #[must_use]
+    pub fn number(mut self, name: &str, value: f64) -> Self {
+        self.name(name);
+        number(&mut self.0, value);
+        self
+    }
+
+    /// Adds a truth value.
+    #[must_use]
+    pub fn truth(mut self, name: &str, value: bool) -> Self {
+        self.name(name);
+        self.0.push_str(if value { "true" } else { "false" });
+        self
+    }
+
+    /// Adds a list of texts.
+    #[must_use]
+    pub fn texts<'t>(mut self, name: &str, values: impl IntoIterator<Item = &'t str>) -> Self {
+        self.list(name, values, quote);
+        self
+    }
+
+    /// Adds a list of numbers.
+    #[must_use]
+    pub fn numbers(mut self, name: &str, values: &[f64]) -> Self {
+        self.list(name, values.iter().copied(), number);
+        self
+    }
+
+    /// Adds a list of objects.
+    #[must_use]
+    pub fn objects(mut self, name: &str, values: Vec<Object>) -> Self {
+        self.list(name, values, |text, value| text.push_str(&value.finish()));
+        self
+    }
+
+    /// The text, without an end of line.
+    #[must_use]
+    pub fn finish(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.0.len() > 1 {
+            self.0.push(',');
+        }
+        quote(&mut self.0, name);
+        self.0.push(':');
+    }
+
+    fn list<T>(&mut self, name: &str, values: impl IntoIterator<Item = T>, add: impl Fn(&mut String, T)) {
+        self.name(name);
+        self.0.push('[');
+        for (index, value) in values.into_iter().enumerate() {
+            if index > 0 {
+                self.0.push(',');
+            }
+            add(&mut self.0, value);
+        }
+        self.0.push(']');
+    }
+}
+
+impl Default for Object {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn number(text: &mut String, value: f64) {
+    if value.is_finite() {
+        let _ = write!(text, "{value:.3}");
+    } else {
+        text.push_str("null");
+    }
+}
+
+/// RFC 8259, section 7.
+fn quote(text: &mut String, value: &str) {
+    text.push('"');
+    for character in value.chars() {
+        match character {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            control if control < ' ' => {
+                let _ = write!(text, "\\u{:04x}", u32::from(control));
+            }
+            other => text.push(other),
+        }
+    }
+    text.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_json() {
+        let text = Object::new()
+            .text("a \"b\"", "line\nend\u{1}\\ \u{e9}")
+            .whole("n", u64::MAX)
+            .number("x", 1.0 / 3.0)
+            .number("nothing", f64::NAN)
+            .truth("yes", true)
+            .texts("words", ["one", "two"])
+            .numbers("none", &[])
+            .objects("inner", vec![Object::new(), Object::new().number("y", 2.0)])
+            .finish();
+        let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(parsed["a \"b\""], "line\nend\u{1}\\ \u{e9}");
+        assert_eq!(parsed["n"], u64::MAX);
+        assert_eq!(parsed["x"], 0.333);
+        assert!(parsed["nothing"].is_null());
+        assert_eq!(parsed["words"][1], "two");
+        assert_eq!(parsed["inner"][1]["y"], 2.0);
+        assert!(!text.contains('\n'));
+    }
+}

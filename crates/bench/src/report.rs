@@ -1,0 +1,328 @@
+//! Where results go: a table for people, JSON lines for programs (docs/benchmarks.md describes their schema).
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use crate::Failure;
+use crate::environment::Environment;
+use crate::harness::{Compare, Extent, Figure, Label, Ratio};
+use crate::json::Object;
+
+/// The version of the JSON schema: increased when a member is taken away or changes its meaning, not when one is added.
+pub const SCHEMA_VERSION: u64 = 1;
+
+/// A single number that is no time of a call: a count per request, a size.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// What was looked at.
+    pub label: Label,
+    /// What the number is, such as `client system calls per call`.
+    pub what: String,
+    /// The number.
+    pub value: f64,
+    /// Its unit, such as `octets`; empty for a count.
+    pub unit: &'static str,
+    /// The bound that the design sets, if it sets one.
+    pub bound: Option<f64>,
+}
+
+/// Writes results as they come.
+pub struct Report<'o> {
+    out: &'o mut dyn Write,
+    json: Option<BufWriter<File>>,
+    run: String,
+    incomplete: bool,
+}
+
+impl<'o> Report<'o> {
+    /// Text goes to `out`, JSON lines to a new file.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn new(out: &'o mut dyn Write, json: Option<&Path>) -> Result<Self, Failure> {
+        let json = match json {
+            None => None,
+            Some(path) => Some(BufWriter::new(
+                File::create(path)
+                    .map_err(|error| Failure::new(format!("cannot write `{}`: {error}", path.display())))?,
+            )),
+        };
+        // Tells the runs in one file or one report apart.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let run = format!("{}-{}", now.as_secs(), std::process::id());
+        Ok(Report { out, json, run, incomplete: false })
+    }
+
+    /// The machine and what will be measured; first of all.
+    ///
+    /// # Errors
+    /// Output fails.
+    pub fn begin(&mut self, environment: &Environment, extent: &Extent) -> Result<(), Failure> {
+        let text = format!(
+            "{}each variant: {} x {} calls, interleaved, {} calls of warm-up before each\n",
+            environment.describe(),
+            extent.repetitions,
+            extent.count,
+            extent.warm_up
+        );
+        self.text(&text)?;
+        let object = self
+            .object("run")
+            .text("corelane", env!("CARGO_PKG_VERSION"))
+            .truth("debug_build", cfg!(debug_assertions))
+            .whole("repetitions", extent.repetitions as u64)
+            .whole("count", extent.count as u64)
+            .whole("warm_up", extent.warm_up as u64);
+        self.line(environment.record(object))
+    }
+
+    /// What a group of variants did.
+    ///
+    /// # Errors
+    /// Output fails.
+    pub fn figures(&mut self, title: &str, compare: Compare, figures: &[Figure]) -> Result<(), Failure> {
+        self.text(&table(title, compare, figures))?;
+        for figure in figures {
+            let object = record(self.object("result"), compare, figure);
+            self.line(object)?;
+        }
+        Ok(())
+    }
+
+    /// Single numbers.
+    ///
+    /// # Errors
+    /// Output fails.
+    pub fn values(&mut self, title: &str, values: &[Value]) -> Result<(), Failure> {
+        let mut text = format!("\n{title}\n");
+        for value in values {
+            let Label { peer, config, op, .. } = &value.label;
+            let bound = value.bound.map_or(String::new(), |bound| {
+                format!("  ({} {})", if value.value <= bound { "within" } else { "ABOVE" }, plain(bound))
+            });
+            let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
+            let _ = writeln!(
+                text,
+                "  {:<9} {config:<24} {op:<12} {:<34} {:>12}{unit}{bound}",
+                peer,
+                value.what,
+                plain(value.value)
+            );
+        }
+        self.text(&text)?;
+        for value in values {
+            let mut object = labelled(self.object("value"), &value.label)
+                .text("what", &value.what)
+                .number("value", value.value)
+                .text("unit", value.unit);
+            if let Some(bound) = value.bound {
+                object = object.number("bound", bound);
+            }
+            self.line(object)?;
+        }
+        Ok(())
+    }
+
+    /// Something that should have been measured and was not.
+    ///
+    /// # Errors
+    /// Output fails.
+    pub fn missing(&mut self, bench: &str, peer: &str, reason: &str) -> Result<(), Failure> {
+        self.incomplete = true;
+        self.text(&format!("\nNOT MEASURED: {bench}, {peer}: {reason}\n"))?;
+        let object = self.object("missing").text("bench", bench).text("peer", peer).text("reason", reason);
+        self.line(object)
+    }
+
+    /// A remark for people.
+    ///
+    /// # Errors
+    /// Output fails.
+    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+        let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+        written.map_err(|error| Failure::new(format!("the output is gone: {error}")))
+    }
+
+    /// Whether something was [missing](Self::missing).
+    #[must_use]
+    pub fn is_incomplete(&self) -> bool {
+        self.incomplete
+    }
+
+    fn object(&self, record: &str) -> Object {
+        Object::new()
+            .text("schema", "corelane-bench")
+            .whole("version", SCHEMA_VERSION)
+            .text("run", &self.run)
+            .text("record", record)
+    }
+
+    fn line(&mut self, object: Object) -> Result<(), Failure> {
+        let Some(json) = &mut self.json else { return Ok(()) };
+        let written = writeln!(json, "{}", object.finish()).and_then(|()| json.flush());
+        written.map_err(|error| Failure::new(format!("writing JSON: {error}")))
+    }
+}
+
+fn labelled(object: Object, label: &Label) -> Object {
+    object
+        .text("bench", label.bench)
+        .text("peer", label.peer)
+        .text("transport", label.transport)
+        .text("op", &label.op)
+        .text("config", &label.config)
+}
+
+fn record(object: Object, compare: Compare, figure: &Figure) -> Object {
+    let summary = &figure.summary;
+    let object = labelled(object, &figure.label)
+        .whole("n", summary.n as u64)
+        .number("min_us", summary.min_us)
+        .number("p50_us", summary.p50_us)
+        .number("p99_us", summary.p99_us)
+        .number("p999_us", summary.p999_us)
+        .number("max_us", summary.max_us)
+        .number("mean_us", summary.mean_us)
+        .number("sd_us", summary.sd_us)
+        .number("per_s", summary.per_s)
+        .numbers("medians_us", &figure.medians_us);
+    let object = figure.cost.record(object, figure.calls);
+    let object = match figure.ratios.first() {
+        None => object,
+        Some(baseline) => object
+            .text("baseline", &name(&baseline.with))
+            .number("baseline_p50_us", baseline.p50_us)
+            .number("ratio", baseline.ratio),
+    };
+    let ratio = |ratio: &Ratio| {
+        labelled(Object::new(), &ratio.with)
+            .number("p50_us", ratio.p50_us)
+            .number("ratio", ratio.ratio)
+            .number("ratio_low", ratio.range.0)
+            .number("ratio_high", ratio.range.1)
+    };
+    let compared = match compare {
+        Compare::Median => "p50_us",
+        Compare::Rate => "per_s",
+    };
+    object.text("compared", compared).objects("against", figure.ratios.iter().map(ratio).collect())
+}
+
+fn name(label: &Label) -> String {
+    format!("{} {} {}", label.peer, label.transport, label.config)
+}
+
+/// Times in microseconds; one line for each variant, its ratios behind it.
+fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
+    let what = match compare {
+        Compare::Median => "ratio of medians (lowest to highest of a repetition)",
+        Compare::Rate => "ratio of times per call, all drained (lowest to highest of a repetition)",
+    };
+    let mut text = format!("\n{title}; microseconds; {what}\n");
+    let _ = writeln!(
+        text,
+        "  {:<9} {:<24} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>9} {:>7} {:>7}  against",
+        "peer", "config", "min", "p50", "p99", "p99.9", "max", "mean", "sd", "per s", "cpu cl", "cpu sv"
+    );
+    for figure in figures {
+        let summary = &figure.summary;
+        let calls = figure.calls.max(1) as f64;
+        let _ = write!(
+            text,
+            "  {:<9} {:<24} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1} {:>8.2} {:>7.2} {:>9.0} {:>7.2} {:>7.2}",
+            figure.label.peer,
+            figure.label.config,
+            summary.min_us,
+            summary.p50_us,
+            summary.p99_us,
+            summary.p999_us,
+            summary.max_us,
+            summary.mean_us,
+            summary.sd_us,
+            summary.per_s,
+            figure.cost.client_us / calls,
+            figure.cost.server_us / calls,
+        );
+        for ratio in &figure.ratios {
+            let Ratio { with, ratio, range, .. } = ratio;
+            let _ = write!(text, "  {ratio:.3} ({:.3}-{:.3}) x {} {}", range.0, range.1, with.peer, with.config);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A number with as many digits as it needs.
+fn plain(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Cost;
+    use crate::sample::Summary;
+    use std::time::Duration;
+
+    fn label(config: &str) -> Label {
+        Label { bench: "call", peer: "floor", transport: "tcp", op: "octet".into(), config: config.into() }
+    }
+
+    fn figure(config: &str, time: u64) -> Figure {
+        Figure {
+            label: label(config),
+            summary: Summary::of(&[time; 10], Duration::from_micros(100)).unwrap(),
+            medians_us: vec![5.0, 5.5],
+            ratios: Vec::new(),
+            cost: Cost { client_us: 20.0, ..Cost::default() },
+            calls: 10,
+        }
+    }
+
+    #[test]
+    fn a_result_line_has_every_member_of_the_schema() {
+        let mut with_baseline = figure("epoll", 6000);
+        with_baseline.ratios =
+            vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
+        for figure in [figure("blocking", 5000), with_baseline] {
+            let line = record(Object::new(), Compare::Median, &figure).finish();
+            let parsed: serde_json::Value = serde_json::from_str(&line).unwrap();
+            for name in ["bench", "peer", "transport", "op", "config"] {
+                assert!(parsed[name].is_string(), "{name} in {line}");
+            }
+            for name in ["n", "min_us", "p50_us", "p99_us", "p999_us", "max_us", "mean_us", "sd_us", "per_s"] {
+                assert!(parsed[name].is_number(), "{name} in {line}");
+            }
+            assert_eq!(parsed["client_cpu_us"], 2.0);
+            assert_eq!(parsed["baseline_p50_us"].is_number(), !figure.ratios.is_empty());
+            assert_eq!(parsed["against"].as_array().unwrap().len(), figure.ratios.len());
+        }
+    }
+
+    #[test]
+    fn people_see_ratio_bound_and_what_is_missing() {
+        let mut text = Vec::new();
+        let mut report = Report::new(&mut text, None).unwrap();
+        let mut compared = figure("epoll", 6000);
+        compared.ratios = vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
+        report.figures("call octet", Compare::Median, &[figure("blocking", 5000), compared]).unwrap();
+        let value = |value| Value { label: label("x"), what: "calls".into(), value, unit: "", bound: Some(2.0) };
+        report.values("counts", &[value(2.0), value(2.5)]).unwrap();
+        assert!(!report.is_incomplete());
+        report.missing("call", "omniORB", "not installed").unwrap();
+        assert!(report.is_incomplete());
+        let text = String::from_utf8(text).unwrap();
+        for part in ["1.200 (1.100-1.300) x floor blocking", "(within 2)", "(ABOVE 2)", "NOT MEASURED: call, omniORB"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn an_unwritable_file_is_refused_at_once() {
+        let mut text = Vec::new();
+        let refused = Report::new(&mut text, Some(Path::new("/nonexistent/x.json"))).map(|_| ()).unwrap_err();
+        assert!(refused.to_string().contains("/nonexistent/x.json"));
+    }
+}

@@ -1,0 +1,180 @@
+//! The times of single calls, and what is said about many of them.
+
+use std::time::Duration;
+
+use corelane_sys::clock::{self, Monotonic};
+
+/// Times of calls in nanoseconds, in memory that is there, and touched, before the first call.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    nanoseconds: Vec<u64>,
+}
+
+impl Samples {
+    /// Room for `count` times.
+    #[must_use]
+    pub fn with_room(count: usize) -> Self {
+        let mut nanoseconds = vec![u64::MAX; count];
+        nanoseconds.clear();
+        Samples { nanoseconds }
+    }
+
+    /// Adds one time; within the room there is no allocation.
+    #[inline]
+    pub fn push(&mut self, nanoseconds: u64) {
+        self.nanoseconds.push(nanoseconds);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nanoseconds.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nanoseconds.is_empty()
+    }
+
+    /// Forgets all but the first `count`.
+    pub fn truncate(&mut self, count: usize) {
+        self.nanoseconds.truncate(count);
+    }
+
+    /// The times from the one numbered `first` on.
+    #[must_use]
+    pub fn since(&self, first: usize) -> &[u64] {
+        self.nanoseconds.get(first..).unwrap_or_default()
+    }
+}
+
+/// Makes `count` calls and records how long each took; the time from the first to the end of the last.
+///
+/// The clock is read once per call, so that a time includes one reading (about 25 ns), the same for every variant.
+///
+/// # Errors
+/// That of the first call that fails; no further call is made.
+#[inline(always)]
+pub fn timed<E>(count: usize, into: &mut Samples, mut call: impl FnMut() -> Result<(), E>) -> Result<Duration, E> {
+    let began = clock::now();
+    let mut last: Monotonic = began;
+    for _ in 0..count {
+        call()?;
+        let now = clock::now();
+        into.push(now.as_nanos() - last.as_nanos());
+        last = now;
+    }
+    Ok(last - began)
+}
+
+/// Statistics of call times; all but the count and the rate in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// How many calls.
+    pub n: usize,
+    /// The shortest.
+    pub min_us: f64,
+    /// The median.
+    pub p50_us: f64,
+    /// 99 of 100 took no longer.
+    pub p99_us: f64,
+    /// 999 of 1000 took no longer.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// The arithmetic mean.
+    pub mean_us: f64,
+    /// The standard deviation: the jitter of the ORB literature.
+    pub sd_us: f64,
+    /// Calls per second, over the whole time of all repetitions.
+    pub per_s: f64,
+}
+
+impl Summary {
+    /// Of `times` in nanoseconds that took `whole` together; none of no times.
+    #[must_use]
+    pub fn of(times: &[u64], whole: Duration) -> Option<Summary> {
+        let mut sorted = times.to_vec();
+        sorted.sort_unstable();
+        let (first, last) = (*sorted.first()?, *sorted.last()?);
+        let n = sorted.len() as f64;
+        let mean = sorted.iter().map(|&time| time as f64).sum::<f64>() / n;
+        let variance = sorted.iter().map(|&time| (time as f64 - mean).powi(2)).sum::<f64>() / n;
+        let seconds = whole.as_secs_f64();
+        Some(Summary {
+            n: sorted.len(),
+            min_us: microseconds(first),
+            p50_us: microseconds(quantile(&sorted, 0.5)),
+            p99_us: microseconds(quantile(&sorted, 0.99)),
+            p999_us: microseconds(quantile(&sorted, 0.999)),
+            max_us: microseconds(last),
+            mean_us: mean / 1e3,
+            sd_us: variance.sqrt() / 1e3,
+            per_s: if seconds > 0.0 { n / seconds } else { 0.0 },
+        })
+    }
+}
+
+/// The smallest value that at least `part` of the sorted values do not exceed (nearest rank); 0 of no values.
+fn quantile(sorted: &[u64], part: f64) -> u64 {
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).or(sorted.last()).copied().unwrap_or(0)
+}
+
+/// The median of call times in microseconds; 0 of none.
+#[must_use]
+pub fn median_us(times: &[u64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    microseconds(quantile(&sorted, 0.5))
+}
+
+fn microseconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_of_known_times() {
+        let times: Vec<u64> = (1..=1000).rev().map(|n| n * 1000).collect();
+        let summary = Summary::of(&times, Duration::from_secs(2)).unwrap();
+        assert_eq!(summary.n, 1000);
+        assert_eq!((summary.min_us, summary.max_us), (1.0, 1000.0));
+        assert_eq!((summary.p50_us, summary.p99_us, summary.p999_us), (500.0, 990.0, 999.0));
+        assert_eq!((summary.mean_us, summary.per_s), (500.5, 500.0));
+        assert!((summary.sd_us - 288.675).abs() < 0.001, "{}", summary.sd_us);
+        assert_eq!(median_us(&times), 500.0);
+    }
+
+    #[test]
+    fn few_times_and_none() {
+        assert_eq!(Summary::of(&[], Duration::ZERO), None);
+        let one = Summary::of(&[7000], Duration::ZERO).unwrap();
+        assert_eq!((one.min_us, one.p50_us, one.p999_us, one.max_us), (7.0, 7.0, 7.0, 7.0));
+        assert_eq!((one.sd_us, one.per_s), (0.0, 0.0));
+        assert_eq!(median_us(&[]), 0.0);
+    }
+
+    #[test]
+    fn timing_stops_at_the_first_failure_and_stays_in_its_room() {
+        let mut samples = Samples::with_room(10);
+        let room = samples.nanoseconds.capacity();
+        let whole = timed(6, &mut samples, || Ok::<(), ()>(())).unwrap();
+        assert_eq!(samples.len(), 6);
+        assert!(samples.since(0).iter().sum::<u64>() <= whole.as_nanos() as u64);
+        let mut left = 3;
+        let failed = timed(6, &mut samples, || {
+            left -= 1;
+            if left == 0 { Err("third") } else { Ok(()) }
+        });
+        assert_eq!(failed, Err("third"));
+        assert_eq!((samples.len(), samples.nanoseconds.capacity()), (8, room));
+        samples.truncate(6);
+        assert_eq!(samples.since(4).len(), 2);
+        assert!(samples.since(7).is_empty());
+    }
+}

@@ -1,0 +1,200 @@
+//! Programs beside us for the time of a benchmark: servers of our own binary, and the peers' servers and clients.
+//!
+//! A program started here ends by itself when its standard input does, so it cannot outlive us even if we are killed; one that does not
+//! end is killed through the handle that we hold. Every wait has a bound.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use corelane_sys::clock;
+use corelane_sys::poll;
+
+use crate::Failure;
+use crate::placement::{Placement, Side};
+
+/// How long a program may take to be ready; a million servants take a while to activate.
+const START: Duration = Duration::from_secs(60);
+
+/// How long a program may take to end once its standard input has.
+const END: Duration = Duration::from_secs(5);
+
+/// A line is not longer than this: 10,000,000 call times.
+const LONGEST_LINE: usize = 200 << 20;
+
+/// A running program that is spoken with by lines.
+#[derive(Debug)]
+pub struct Service {
+    name: String,
+    child: Child,
+    input: Option<ChildStdin>,
+    output: ChildStdout,
+    unread: Vec<u8>,
+}
+
+impl Service {
+    /// Starts `command` on its side and waits for its line `ready ...`; answers what stands behind that word.
+    ///
+    /// # Errors
+    /// It cannot be started, ends early, or says nothing in time.
+    pub fn start(
+        name: &str,
+        mut command: Command,
+        placement: &Placement,
+        side: Side,
+    ) -> Result<(Self, String), Failure> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = placement
+            .start(side, command)
+            .map_err(|error| Failure::new(format!("{name} cannot be started: {error}{}", refusal(&error))))?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Failure::new(format!("{name} has no standard input and output")));
+        };
+        let mut service = Service { name: name.to_owned(), child, input: Some(input), output, unread: Vec::new() };
+        let line = service.line(START)?;
+        match line.strip_prefix("ready") {
+            Some(rest) => Ok((service, rest.trim().to_owned())),
+            None => Err(Failure::new(format!("{name} is not ready, but says: {line}"))),
+        }
+    }
+
+    /// Sends a line and waits for the answer.
+    ///
+    /// # Errors
+    /// The program has ended, answers `error ...`, or does not answer in time.
+    pub fn ask(&mut self, line: &str, patience: Duration) -> Result<String, Failure> {
+        self.tell(line)?;
+        let answer = self.line(patience)?;
+        match answer.strip_prefix("error ") {
+            Some(reason) => Err(Failure::new(format!("{}: {reason}", self.name))),
+            None => Ok(answer),
+        }
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn tell(&mut self, line: &str) -> Result<(), Failure> {
+        let Some(input) = &mut self.input else {
+            return Err(Failure::new(format!("{} is being ended", self.name)));
+        };
+        let told = writeln!(input, "{line}").and_then(|()| input.flush());
+        told.map_err(|error| Failure::new(format!("{} does not listen any more: {error}", self.name)))
+    }
+
+    /// The next line that the program writes.
+    ///
+    /// # Errors
+    /// Its output ends, or nothing comes in time.
+    pub fn line(&mut self, patience: Duration) -> Result<String, Failure> {
+        let deadline = clock::now() + patience;
+        let mut searched = 0;
+        loop {
+            if let Some(end) = self.unread[searched..].iter().position(|&octet| octet == b'\n') {
+                let rest = self.unread.split_off(searched + end + 1);
+                let mut line = std::mem::replace(&mut self.unread, rest);
+                line.pop();
+                return String::from_utf8(line)
+                    .map_err(|_| Failure::new(format!("{} writes something that is not UTF-8", self.name)));
+            }
+            searched = self.unread.len();
+            if searched > LONGEST_LINE {
+                return Err(Failure::new(format!("{} writes a line without end", self.name)));
+            }
+            let trouble = |error: io::Error| Failure::new(format!("{}: {error}", self.name));
+            if !poll::wait_readable(self.output.as_fd(), Some(deadline)).map_err(trouble)? {
+                return Err(Failure::new(format!("{} says nothing for {} s", self.name, patience.as_secs())));
+            }
+            let mut chunk = [0; 64 * 1024];
+            let count = self.output.read(&mut chunk).map_err(trouble)?;
+            if count == 0 {
+                return Err(Failure::new(format!("{} has ended (its errors are above)", self.name)));
+            }
+            self.unread.extend_from_slice(&chunk[..count]);
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let deadline = Instant::now() + END;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                // Both fail only if it has ended meanwhile.
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// What to do when the kernel refuses to start a program in its place.
+fn refusal(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            " (a fixed priority needs CAP_SYS_NICE or RLIMIT_RTPRIO: see `corelane doctor`, or leave --fifo out)"
+        }
+        io::ErrorKind::InvalidInput => " (is the core named by --core or --cores there?)",
+        io::ErrorKind::NotFound => " (the program is not there)",
+        _ => "",
+    }
+}
+
+/// Waits until the standard input has ended, answering each line by what `answer` makes of it: the main thread of a server.
+///
+/// # Errors
+/// The standard output is gone.
+pub(crate) fn serve_lines(mut answer: impl FnMut(&str) -> Option<String>) -> io::Result<()> {
+    for line in io::stdin().lines() {
+        let Ok(line) = line else { return Ok(()) };
+        if let Some(text) = answer(&line) {
+            let mut output = io::stdout().lock();
+            writeln!(output, "{text}")?;
+            output.flush()?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Result<(Service, String), Failure> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Service::start("the shell", command, &Placement::default(), Side::Server)
+    }
+
+    #[test]
+    fn lines_go_both_ways_and_the_end_of_input_is_the_end() {
+        let (mut service, rest) = shell("echo ready steady; while read a; do echo got $a; done").unwrap();
+        assert_eq!(rest, "steady");
+        assert_eq!(service.ask("one", START).unwrap(), "got one");
+        let process = format!("/proc/{}", service.pid());
+        assert!(std::path::Path::new(&process).exists());
+        drop(service);
+        assert!(!std::path::Path::new(&process).exists());
+    }
+
+    #[test]
+    fn what_goes_wrong_is_said() {
+        let said = |script| shell(script).unwrap_err().to_string();
+        assert!(said("exit 3").contains("has ended"));
+        assert!(said("echo no; read a").contains("says: no"));
+        let (mut service, _) = shell("echo ready; read a; echo error because; read a").unwrap();
+        assert!(service.ask("one", START).unwrap_err().to_string().contains("because"));
+        assert!(service.line(Duration::from_millis(20)).unwrap_err().to_string().contains("says nothing"));
+        let missing = Command::new("/nonexistent/program");
+        let refused = Service::start("it", missing, &Placement::default(), Side::Server).unwrap_err();
+        assert!(refused.to_string().contains("not there"), "{refused}");
+    }
+}

@@ -1,0 +1,78 @@
+//! What the process or the calling thread has used: processor time, context switches, memory.
+//!
+//! For measuring programs; nothing here is on a request path.
+
+use std::io;
+use std::time::Duration;
+
+use crate::call;
+
+/// Use since the process or the thread began, as the kernel accounts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time in user mode.
+    pub user: Duration,
+    /// Processor time in the kernel on the program's behalf.
+    pub system: Duration,
+    /// Context switches because the program waited.
+    pub voluntary_switches: u64,
+    /// Context switches because something else was to run.
+    pub involuntary_switches: u64,
+    /// The most memory that was resident at any time, in octets; of the whole process in any case.
+    pub peak_resident: u64,
+}
+
+/// All threads of the process, ended ones included.
+///
+/// # Errors
+/// None on Linux.
+pub fn process() -> io::Result<Usage> {
+    read(libc::RUSAGE_SELF)
+}
+
+/// The calling thread.
+///
+/// # Errors
+/// None on Linux.
+pub fn thread() -> io::Result<Usage> {
+    read(libc::RUSAGE_THREAD)
+}
+
+fn read(who: libc::c_int) -> io::Result<Usage> {
+    // SAFETY: the structure holds integers only, for which zeroes are values.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is writable and outlives the call.
+    call::once(|| unsafe { libc::getrusage(who, &mut usage) })?;
+    // The kernel never reports negative numbers here.
+    Ok(Usage {
+        user: duration(usage.ru_utime),
+        system: duration(usage.ru_stime),
+        voluntary_switches: usage.ru_nvcsw as u64,
+        involuntary_switches: usage.ru_nivcsw as u64,
+        peak_resident: usage.ru_maxrss as u64 * 1024,
+    })
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_is_a_voluntary_switch_and_work_takes_time() {
+        let (thread_before, process_before) = (thread().unwrap(), process().unwrap());
+        std::thread::sleep(Duration::from_millis(2));
+        let began = crate::clock::now();
+        while began.elapsed() < Duration::from_millis(30) {
+            std::hint::spin_loop();
+        }
+        let (thread_after, process_after) = (thread().unwrap(), process().unwrap());
+        assert!(thread_after.voluntary_switches > thread_before.voluntary_switches);
+        assert!(thread_after.user + thread_after.system > thread_before.user + thread_before.system);
+        assert!(process_after.voluntary_switches > process_before.voluntary_switches);
+        assert!(process_after.peak_resident > 100_000);
+    }
+}
