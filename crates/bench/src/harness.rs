@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::Failure;
 use crate::cost::Cost;
+use crate::placement::{Placement, Side};
 use crate::sample::{Samples, Summary, median_us};
 
 /// What names a figure.
@@ -125,7 +126,19 @@ struct Gathered {
 ///
 /// # Errors
 /// The first failure of a variant, with its name.
-pub fn measure(group: &mut Group, extent: &Extent, progress: &mut Progress) -> Result<Vec<Figure>, Failure> {
+pub fn measure(
+    group: &mut Group,
+    extent: &Extent,
+    placement: &Placement,
+    progress: &mut Progress,
+) -> Result<Vec<Figure>, Failure> {
+    let placed = placement.enter(Side::Client);
+    let _placed = placed.map_err(|error| {
+        Failure::new(format!(
+            "the client's thread may not run there ({}): {error}; `corelane doctor` says what to change",
+            placement.cores
+        ))
+    })?;
     let mut all: Vec<Gathered> = group.variants.iter().map(|_| Gathered::with_room(extent)).collect();
     for repetition in 0..extent.repetitions {
         for (variant, gathered) in group.variants.iter_mut().zip(&mut all) {
@@ -157,7 +170,8 @@ impl Gathered {
 
     fn turn(&mut self, variant: &mut Variant, extent: &Extent) -> Result<(), Failure> {
         let Variant { label, subject, .. } = variant;
-        let named = |failure: Failure| Failure::new(format!("{} {}, {}: {failure}", label.peer, label.config, label.op));
+        let named =
+            |failure: Failure| Failure::new(format!("{} {}, {}: {failure}", label.peer, label.config, label.op));
         let first = self.samples.len();
         let before = Cost::so_far(subject.client_pid(), subject.server_pid());
         let whole = subject.run(extent.warm_up, extent.count, &mut self.samples).map_err(named)?;
@@ -192,7 +206,8 @@ fn compared(group: &Group, all: Vec<Gathered>) -> Vec<Figure> {
                     gathered.rates.iter().zip(&with.rates).map(|(ours, theirs)| theirs / ours).collect(),
                 ),
             };
-            let range = parts.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &part| (low.min(part), high.max(part)));
+            let range =
+                parts.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &part| (low.min(part), high.max(part)));
             Some(Ratio { with: group.variants[other].label.clone(), p50_us: theirs.p50_us, ratio, range })
         });
         figures.push(Figure {
@@ -310,7 +325,8 @@ mod tests {
     #[test]
     fn variants_take_turns_and_are_compared_within_the_run() {
         for compare in [Compare::Median, Compare::Rate] {
-            let figures = measure(&mut group(compare), &EXTENT, &mut Progress::silent()).unwrap();
+            let figures =
+                measure(&mut group(compare), &EXTENT, &Placement::default(), &mut Progress::silent()).unwrap();
             assert_eq!(figures.len(), 3);
             assert!(figures[0].ratios.is_empty());
             assert_eq!(figures[0].summary.n, 40);
@@ -336,7 +352,8 @@ mod tests {
         }
         let mut group = group(Compare::Median);
         group.variants[1].subject = Box::new(Failing);
-        let failure = measure(&mut group, &EXTENT, &mut Progress::silent()).unwrap_err().to_string();
+        let failure =
+            measure(&mut group, &EXTENT, &Placement::default(), &mut Progress::silent()).unwrap_err().to_string();
         assert_eq!(failure, "floor 6000, octet: no answer");
     }
 }

@@ -1,2 +1,46 @@
-//! Placeholder.
+//! The benchmarks: Corelane, its peers and the bare sockets beneath them, measured against each other in one run.
+//!
+//! [`command::run`] is `corelane bench`. A benchmark puts [variants](harness::Variant) into groups; the [harness] lets those of a
+//! group take turns; the [report] prints what came out, as a table and as JSON lines (docs/benchmarks.md). Servers are
+//! processes of their own, made by starting our own program again ([`server`]).
+//!
+//! Nothing is reported without a baseline of the same run, and what could not be measured is reported as missing.
 #![forbid(unsafe_code)]
+
+mod call;
+pub mod command;
+pub mod cost;
+pub mod environment;
+pub mod floor;
+pub mod harness;
+mod idle;
+pub mod json;
+pub mod operation;
+pub mod options;
+pub mod peer;
+pub mod placement;
+pub mod report;
+pub mod sample;
+pub mod server;
+pub mod service;
+
+use std::fmt;
+
+/// Why a benchmark, or one variant of it, could not be run, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(String);
+
+impl Failure {
+    /// A failure with its reason.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Failure(reason.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -56,6 +56,21 @@ impl Placement {
         Ok(Placement { cores: last.map_or(Cores::Any, Cores::One), scheduling: None })
     }
 
+    /// Puts the calling thread on that side until the guard is dropped.
+    ///
+    /// # Errors
+    /// The kernel refuses the cores or the class.
+    pub fn enter(&self, side: Side) -> io::Result<Entered> {
+        let entered = Entered { cores: thread::affinity(None)?, scheduling: thread::scheduling(None)? };
+        if let Some(core) = self.core(side) {
+            thread::set_affinity(None, &CpuSet::one(core))?;
+        }
+        if let Some(scheduling) = self.scheduling {
+            thread::set_scheduling(None, scheduling)?;
+        }
+        Ok(entered)
+    }
+
     /// Runs `body` on a thread of that side and waits for it.
     ///
     /// # Errors
@@ -93,6 +108,22 @@ impl Placement {
     }
 }
 
+/// A thread that is somewhere for a while; dropping this lets it go back.
+#[derive(Debug)]
+#[must_use = "the thread goes back at once"]
+pub struct Entered {
+    cores: CpuSet,
+    scheduling: Scheduling,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // Going back to what was in force needs no permission; where the machine lost a core meanwhile, nothing can be done.
+        let _ = thread::set_scheduling(None, self.scheduling);
+        let _ = thread::set_affinity(None, &self.cores);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +135,11 @@ mod tests {
         let Cores::One(core) = here.cores else { panic!("no core to run on") };
         let set = here.run(Side::Client, || thread::affinity(None).unwrap()).unwrap();
         assert_eq!(set.iter().collect::<Vec<_>>(), [core]);
+        let before = thread::affinity(None).unwrap();
+        let entered = here.enter(Side::Client).unwrap();
+        assert_eq!(thread::affinity(None).unwrap().iter().collect::<Vec<_>>(), [core]);
+        drop(entered);
+        assert_eq!(thread::affinity(None).unwrap(), before);
         let mut command = Command::new("grep");
         command.args(["Cpus_allowed_list", "/proc/self/status"]).stdout(Stdio::piped());
         let child = here.start(Side::Server, command).unwrap();

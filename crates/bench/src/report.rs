@@ -284,8 +284,7 @@ mod tests {
     #[test]
     fn a_result_line_has_every_member_of_the_schema() {
         let mut with_baseline = figure("epoll", 6000);
-        with_baseline.ratios =
-            vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
+        with_baseline.ratios = vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
         for figure in [figure("blocking", 5000), with_baseline] {
             let line = record(Object::new(), Compare::Median, &figure).finish();
             let parsed: serde_json::Value = serde_json::from_str(&line).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use corelane_sys::clock;
 use corelane_sys::socket::{self, Address, Options, Wait};
 
-use super::{Sizes, address_of};
+use super::Sizes;
 use crate::Failure;
 use crate::harness::Subject;
 use crate::sample::{Samples, timed};

@@ -8,6 +8,7 @@ mod server;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use corelane_sys::socket::Address;
 
@@ -80,7 +81,7 @@ fn address_text(address: &Address) -> String {
     }
 }
 
-fn address_of(text: &str) -> Result<Address, Failure> {
+pub(crate) fn address_of(text: &str) -> Result<Address, Failure> {
     if let Some(name) = text.strip_prefix("unix:@") {
         return Ok(Address::Abstract(name.as_bytes().to_vec()));
     }
@@ -94,8 +95,11 @@ fn address_of(text: &str) -> Result<Address, Failure> {
 fn listening_address(carrier: Carrier) -> Address {
     match carrier {
         Carrier::Tcp => Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
-        // The name is free for whoever has the process id.
-        Carrier::Unix => Address::Abstract(format!("corelane-bench-{}", std::process::id()).into_bytes()),
+        Carrier::Unix => {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            Address::Abstract(format!("corelane-bench-{}-{number}", std::process::id()).into_bytes())
+        }
     }
 }
 

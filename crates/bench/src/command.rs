@@ -1,0 +1,181 @@
+//! `corelane bench`.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use crate::Failure;
+use crate::call;
+use crate::environment::Environment;
+use crate::harness::Progress;
+use crate::idle::Awake;
+use crate::options::Options;
+use crate::report::Report;
+
+/// What the command says when it is asked for help, or when it does not understand.
+pub const USAGE: &str = "\
+usage: corelane bench list
+       corelane bench run NAME... [OPTION]...
+       corelane bench all [OPTION]...
+
+Measures this ORB, its peers and bare sockets against each other. Variants take turns, so that ratios hold even where
+the machine does not keep still; figures mean something only while nothing else runs.
+
+  --quick, --full       fewer or more calls (3 x 2000 or 10 x 50000 instead of 5 x 10000)
+  --count N             calls per repetition
+  --repetitions N       turns of each variant
+  --warm-up N           calls before each turn that are not counted
+  --core N              client and server on core N; the default, with the last core
+  --cores A,B           client on core A, server on core B
+  --unpinned            wherever the kernel likes
+  --fifo PRIORITY       in the class SCHED_FIFO, 1 to 99, instead of the ordinary one
+  --threads N           threads of a pool (4)
+  --op NAME             call this operation; may be given several times
+  --key N               octets of an object key, for the message sizes of `floor` (32)
+  --json FILE           also write JSON lines (docs/benchmarks.md)
+  --peers DIR           where the peers' sources are: interop/peers of the repository
+  --without-peers       leave the peers out; the report says so
+
+Exit status: 0 all ran (peers that are missing are reported, not counted as failures), 1 a benchmark failed,
+2 wrong usage.
+";
+
+/// Exit status: everything ran.
+pub const RAN: u8 = 0;
+/// Exit status: a benchmark failed.
+pub const FAILED: u8 = 1;
+/// Exit status: the arguments make no sense.
+pub const WRONG_USAGE: u8 = 2;
+
+type Run = fn(&Options, &mut Report<'_>, &mut Progress) -> Result<(), Failure>;
+
+struct Benchmark {
+    name: &'static str,
+    about: &'static str,
+    run: Run,
+}
+
+const BENCHMARKS: &[Benchmark] = &[
+    Benchmark {
+        name: "floor",
+        about: "bare sockets with an ORB's message sizes: TCP and Unix, blocking and epoll",
+        run: call::floor,
+    },
+    Benchmark {
+        name: "call",
+        about: "two-way and oneway calls of Corelane and omniORB against the floor",
+        run: call::call,
+    },
+];
+
+/// Runs the command with the arguments behind `corelane bench`, writes results and errors to `out`, and answers the exit
+/// status: [`RAN`], [`FAILED`] or [`WRONG_USAGE`].
+pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
+    let mut arguments = arguments.into_iter();
+    let verb = arguments.next().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
+    let options = match Options::parse(arguments) {
+        Ok(options) => options,
+        Err(failure) => return wrong_usage(&failure, out),
+    };
+    if options.help || matches!(verb.as_str(), "help" | "-h" | "--help") {
+        let _ = out.write_all(USAGE.as_bytes());
+        return RAN;
+    }
+    let chosen = match choose(&verb, &options.names) {
+        Ok(Chosen::List) => {
+            for benchmark in BENCHMARKS {
+                let _ = writeln!(out, "{:<10} {}", benchmark.name, benchmark.about);
+            }
+            return RAN;
+        }
+        Ok(Chosen::These(benchmarks)) => benchmarks,
+        Err(failure) => return wrong_usage(&failure, out),
+    };
+    match run_all(&chosen, &options, out) {
+        Ok(()) => RAN,
+        Err(failure) => {
+            let _ = writeln!(out, "error: {failure}");
+            FAILED
+        }
+    }
+}
+
+enum Chosen {
+    List,
+    These(Vec<&'static Benchmark>),
+}
+
+fn choose(verb: &str, names: &[String]) -> Result<Chosen, Failure> {
+    match verb {
+        "list" if names.is_empty() => Ok(Chosen::List),
+        "all" if names.is_empty() => Ok(Chosen::These(BENCHMARKS.iter().collect())),
+        "list" | "all" => Err(Failure::new(format!("`{verb}` takes no names; `run` does"))),
+        "run" if names.is_empty() => Err(Failure::new("no benchmark is named; `corelane bench list` lists them")),
+        "run" => {
+            let named = names.iter().map(|name| {
+                let mut known = BENCHMARKS.iter();
+                known.find(|benchmark| benchmark.name == name).ok_or_else(|| {
+                    Failure::new(format!("there is no benchmark `{name}`; `corelane bench list` lists them"))
+                })
+            });
+            named.collect::<Result<_, _>>().map(Chosen::These)
+        }
+        "" => Err(Failure::new("what is to be done is not said: list, run or all")),
+        _ => Err(Failure::new(format!("there is no `{verb}`; there are list, run and all"))),
+    }
+}
+
+fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
+    let _ = write!(out, "error: {failure}\n\n{USAGE}");
+    WRONG_USAGE
+}
+
+fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
+    let awake = Awake::hold();
+    let mut report = Report::new(out, options.json.as_deref())?;
+    report.begin(&Environment::read(&options.placement, awake.is_some()), &options.extent)?;
+    if cfg!(debug_assertions) {
+        report.text("warning: this is a debug build: build with --release for figures that mean something\n")?;
+    }
+    let mut progress = Progress::new();
+    let mut first_failure = None;
+    for benchmark in benchmarks {
+        let outcome = (benchmark.run)(options, &mut report, &mut progress);
+        progress.clear();
+        if let Err(failure) = outcome {
+            report.missing(benchmark.name, "Corelane", &failure.to_string())?;
+            first_failure.get_or_insert(failure);
+        }
+    }
+    if report.is_incomplete() {
+        report.text("\nThe run is incomplete: see NOT MEASURED above.\n")?;
+    }
+    first_failure.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(line: &str) -> (u8, String) {
+        let mut out = Vec::new();
+        let status = run(line.split_whitespace().map(OsString::from), &mut out);
+        (status, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn list_and_help_say_what_there_is() {
+        let (status, text) = said("list");
+        assert_eq!(status, RAN);
+        assert!(BENCHMARKS.iter().all(|benchmark| text.contains(benchmark.name)), "{text}");
+        assert_eq!(said("run --help"), (RAN, USAGE.to_owned()));
+    }
+
+    #[test]
+    fn wrong_usage_is_told_from_failure() {
+        for line in ["", "what", "run", "run nothing", "list call", "all call", "run call --core"] {
+            let (status, text) = said(line);
+            assert_eq!(status, WRONG_USAGE, "{line}");
+            assert!(text.starts_with("error: ") && text.contains("usage:"), "{text}");
+        }
+    }
+}

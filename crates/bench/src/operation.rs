@@ -1,0 +1,154 @@
+//! The operations of idl/cubit.idl that are called, and the sizes of their messages.
+
+use std::fmt;
+
+use crate::Failure;
+use crate::floor::Sizes;
+
+/// One operation with its argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// No argument, no result.
+    Nothing,
+    /// An octet there and back.
+    Octet,
+    /// A short there and back.
+    Short,
+    /// A long there and back.
+    Long,
+    /// A structure of octet, long and short there and back.
+    Struct,
+    /// So many longs there and back.
+    Longs(usize),
+    /// So many of the structures there and back.
+    Structs(usize),
+    /// So many octets there and back.
+    Octets(usize),
+    /// An octet there, nothing back.
+    Oneway,
+}
+
+impl Operation {
+    /// What `call` measures unless it is told otherwise.
+    pub const USUAL: [Operation; 6] = [
+        Operation::Octet,
+        Operation::Long,
+        Operation::Struct,
+        Operation::Longs(4),
+        Operation::Longs(1024),
+        Operation::Oneway,
+    ];
+
+    /// From its name, such as `octet` or `longs1024`.
+    ///
+    /// # Errors
+    /// There is no such operation; the text lists them.
+    pub fn from_name(name: &str) -> Result<Operation, Failure> {
+        let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let number: Option<usize> = name[words.len()..].parse().ok().filter(|&number| number <= Sizes::LARGEST / 16);
+        let found = match (words, number) {
+            ("nothing", None) => Some(Operation::Nothing),
+            ("octet", None) => Some(Operation::Octet),
+            ("short", None) => Some(Operation::Short),
+            ("long", None) => Some(Operation::Long),
+            ("struct", None) => Some(Operation::Struct),
+            ("oneway", None) => Some(Operation::Oneway),
+            ("longs", Some(count)) => Some(Operation::Longs(count)),
+            ("structs", Some(count)) => Some(Operation::Structs(count)),
+            ("octets", Some(count)) => Some(Operation::Octets(count)),
+            _ => None,
+        };
+        found.ok_or_else(|| {
+            Failure::new(format!(
+                "there is no operation `{name}`; there are nothing, octet, short, long, struct, oneway, and longsN, structsN and \
+                 octetsN with a number of elements up to {}",
+                Sizes::LARGEST / 16
+            ))
+        })
+    }
+
+    /// Whether it has no reply.
+    #[must_use]
+    pub fn is_oneway(self) -> bool {
+        self == Operation::Oneway
+    }
+
+    /// The name in idl/cubit.idl.
+    #[must_use]
+    pub fn idl_name(self) -> &'static str {
+        match self {
+            Operation::Nothing => "echo_nothing",
+            Operation::Octet => "echo_octet",
+            Operation::Short => "echo_short",
+            Operation::Long => "echo_long",
+            Operation::Struct => "echo_struct",
+            Operation::Longs(_) => "echo_longs",
+            Operation::Structs(_) => "echo_structs",
+            Operation::Octets(_) => "echo_octets",
+            Operation::Oneway => "take_octet",
+        }
+    }
+
+    /// Octets of the argument in CDR (CORBA 3.3 part 2, 9.3), aligned at its beginning.
+    fn body(self) -> usize {
+        match self {
+            Operation::Nothing => 0,
+            Operation::Octet | Operation::Oneway => 1,
+            Operation::Short => 2,
+            Operation::Long => 4,
+            // Octet, gap of 3, long, short.
+            Operation::Struct => 10,
+            Operation::Longs(count) => 4 + 4 * count,
+            // Each but the last is followed by a gap of 2.
+            Operation::Structs(0) => 4,
+            Operation::Structs(count) => 4 + 12 * count - 2,
+            Operation::Octets(count) => 4 + count,
+        }
+    }
+
+    /// The sizes of its messages in GIOP 1.2, for an object key of this length.
+    #[must_use]
+    pub fn sizes(self, key: usize) -> Sizes {
+        let sizes = Sizes::giop(key, self.idl_name().len(), self.body(), self.body());
+        if self.is_oneway() { Sizes { reply: 0, ..sizes } } else { sizes }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Operation::Nothing => f.write_str("nothing"),
+            Operation::Octet => f.write_str("octet"),
+            Operation::Short => f.write_str("short"),
+            Operation::Long => f.write_str("long"),
+            Operation::Struct => f.write_str("struct"),
+            Operation::Longs(count) => write!(f, "longs{count}"),
+            Operation::Structs(count) => write!(f, "structs{count}"),
+            Operation::Octets(count) => write!(f, "octets{count}"),
+            Operation::Oneway => f.write_str("oneway"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for name in ["nothing", "octet", "short", "long", "struct", "oneway", "longs4", "structs1024", "octets0"] {
+            assert_eq!(Operation::from_name(name).unwrap().to_string(), name);
+        }
+        for name in ["", "octet4", "longs", "longs99999999999999999999", "longs-1", "4"] {
+            assert!(Operation::from_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn bodies_have_their_gaps() {
+        assert_eq!(Operation::Structs(2).body(), 4 + 12 + 10);
+        assert_eq!(Operation::Longs(1024).body(), 4100);
+        assert_eq!(Operation::Oneway.sizes(12).reply, 0);
+        assert_eq!(Operation::Octet.sizes(12).request, 65);
+    }
+}

@@ -1,0 +1,197 @@
+//! The command line of `corelane bench`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use corelane_sys::thread::Scheduling;
+
+use crate::Failure;
+use crate::harness::Extent;
+use crate::operation::Operation;
+use crate::placement::{Cores, Placement};
+
+/// What is to be run, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The benchmarks named.
+    pub names: Vec<String>,
+    /// Where JSON lines go.
+    pub json: Option<PathBuf>,
+    /// How much is measured.
+    pub extent: Extent,
+    /// Where it runs.
+    pub placement: Placement,
+    /// Threads of a pool, floor or ORB.
+    pub threads: usize,
+    /// Operations to call; empty: each benchmark's own choice.
+    pub operations: Vec<Operation>,
+    /// Octets of an object key, for the message sizes of the floor alone.
+    pub key: usize,
+    /// The folder with the peers' sources.
+    pub peers: PathBuf,
+    /// Leaves the peers out, which the report then says.
+    pub without_peers: bool,
+    /// Prints help instead.
+    pub help: bool,
+}
+
+/// A first look.
+const QUICK: Extent = Extent { warm_up: 200, count: 2000, repetitions: 3 };
+/// The usual.
+const USUAL: Extent = Extent { warm_up: 1000, count: 10_000, repetitions: 5 };
+/// For figures that are published.
+const FULL: Extent = Extent { warm_up: 2000, count: 50_000, repetitions: 10 };
+
+/// Bounds what is allocated for call times to a few gigabytes in the worst case.
+const MOST_CALLS: usize = 10_000_000;
+
+impl Options {
+    /// Reads the arguments behind `corelane bench run`.
+    ///
+    /// # Errors
+    /// What does not make sense, for people.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Failure> {
+        let placement = Placement::one_core()
+            .map_err(|error| Failure::new(format!("the kernel does not say which cores there are: {error}")))?;
+        let mut options = Options {
+            names: Vec::new(),
+            json: None,
+            extent: USUAL,
+            placement,
+            threads: 4,
+            operations: Vec::new(),
+            key: 32,
+            // Where the sources were when this program was built.
+            peers: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
+            without_peers: false,
+            help: false,
+        };
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            let text = argument.to_string_lossy().into_owned();
+            let (name, joined) = match text.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(OsString::from(value))),
+                _ => (text.clone(), None),
+            };
+            let mut value = Value { name: &name, joined, rest: &mut arguments };
+            match name.as_str() {
+                "--json" => options.json = Some(value.text()?.into()),
+                "--peers" => options.peers = value.text()?.into(),
+                "--quick" => options.extent = QUICK,
+                "--full" => options.extent = FULL,
+                "--count" => options.extent.count = value.number(1, MOST_CALLS)?,
+                "--warm-up" => options.extent.warm_up = value.number(0, MOST_CALLS)?,
+                "--repetitions" => options.extent.repetitions = value.number(1, 1000)?,
+                "--threads" => options.threads = value.number(1, 256)?,
+                "--key" => options.key = value.number(1, 4096)?,
+                "--core" => options.placement.cores = Cores::One(value.number(0, 1023)?),
+                "--cores" => options.placement.cores = value.two_cores()?,
+                "--unpinned" => options.placement.cores = Cores::Any,
+                "--fifo" => {
+                    let priority = value.number(1, 99)?;
+                    options.placement.scheduling = Some(Scheduling::Fifo(u8::try_from(priority).unwrap_or(1)));
+                }
+                "--op" => options.operations.push(Operation::from_name(&value.text()?.to_string_lossy())?),
+                "--without-peers" => options.without_peers = true,
+                "-h" | "--help" => options.help = true,
+                _ if name.starts_with('-') => return Err(Failure::new(format!("there is no option `{name}`"))),
+                _ => options.names.push(text),
+            }
+            value.unused()?;
+        }
+        if options.extent.count * options.extent.repetitions > MOST_CALLS {
+            return Err(Failure::new(format!("--count times --repetitions is at most {MOST_CALLS}")));
+        }
+        Ok(options)
+    }
+
+    /// The operations named, or those given.
+    #[must_use]
+    pub fn operations_or(&self, usual: &[Operation]) -> Vec<Operation> {
+        if self.operations.is_empty() { usual.to_vec() } else { self.operations.clone() }
+    }
+}
+
+/// The value of an option: behind `=`, or the next argument.
+struct Value<'a, I> {
+    name: &'a str,
+    joined: Option<OsString>,
+    rest: &'a mut I,
+}
+
+impl<I: Iterator<Item = OsString>> Value<'_, I> {
+    fn text(&mut self) -> Result<OsString, Failure> {
+        let next = self.joined.take().or_else(|| self.rest.next());
+        next.ok_or_else(|| Failure::new(format!("`{}` needs a value", self.name)))
+    }
+
+    fn number(&mut self, least: usize, most: usize) -> Result<usize, Failure> {
+        let text = self.text()?;
+        let number = text.to_str().and_then(|text| text.parse().ok());
+        number.filter(|number| (least..=most).contains(number)).ok_or_else(|| {
+            let name = self.name;
+            Failure::new(format!("`{name}` takes a number from {least} to {most}, not `{}`", text.to_string_lossy()))
+        })
+    }
+
+    fn two_cores(&mut self) -> Result<Cores, Failure> {
+        let text = self.text()?.to_string_lossy().into_owned();
+        let pair = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        let known = |core: usize| core < corelane_sys::thread::CpuSet::CAPACITY;
+        match pair {
+            Some((client, server)) if known(client) && known(server) => Ok(Cores::Two(client, server)),
+            _ => {
+                Err(Failure::new(format!("`--cores` takes two cores, client's and server's, as in 0,1, not `{text}`")))
+            }
+        }
+    }
+
+    /// `--quick=yes` makes no sense.
+    fn unused(self) -> Result<(), Failure> {
+        match self.joined {
+            Some(_) => Err(Failure::new(format!("`{}` takes no value", self.name))),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, Failure> {
+        Options::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn options_and_names_mix() {
+        let options =
+            parse("call --quick --json=/tmp/x --op octet --op longs4 demux --cores 0,1 --fifo 5 --threads=2").unwrap();
+        assert_eq!(options.names, ["call", "demux"]);
+        assert_eq!(options.json, Some(PathBuf::from("/tmp/x")));
+        assert_eq!(options.extent, QUICK);
+        assert_eq!(options.operations, [Operation::Octet, Operation::Longs(4)]);
+        let placement = Placement { cores: Cores::Two(0, 1), scheduling: Some(Scheduling::Fifo(5)) };
+        assert_eq!(options.placement, placement);
+        assert_eq!(options.threads, 2);
+        assert!(matches!(parse("call").unwrap().placement.cores, Cores::One(_)));
+        assert_eq!(parse("--unpinned").unwrap().placement.cores, Cores::Any);
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_hint() {
+        for (line, hint) in [
+            ("--core", "needs a value"),
+            ("--core x", "a number from 0"),
+            ("--cores 1", "as in 0,1"),
+            ("--fifo 0", "1 to 99"),
+            ("--quick=yes", "takes no value"),
+            ("--nothing", "no option `--nothing`"),
+            ("--op what", "longsN"),
+            ("--count 10000000 --repetitions 2", "at most"),
+        ] {
+            let refused = parse(line).unwrap_err().to_string();
+            assert!(refused.contains(hint), "{line}: {refused}");
+        }
+    }
+}

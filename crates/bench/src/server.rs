@@ -1,0 +1,85 @@
+//! The servers that benchmarks start: our own program again, in a mode that no help text mentions.
+//!
+//! A server prints `ready ...` when it can be called and ends when its standard input does.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use crate::Failure;
+use crate::floor::{Carrier, Waiting, run_server};
+use crate::placement::{Placement, Side};
+use crate::service::Service;
+
+/// The first argument of the hidden mode.
+pub const MODE: &str = "__bench-server";
+
+/// Runs the server that the arguments behind [`MODE`] name. Answers the exit status.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let words: Vec<String> = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match serve(&words) {
+        Ok(()) => 0,
+        Err(failure) => {
+            eprintln!("bench server: {failure}");
+            1
+        }
+    }
+}
+
+fn serve(words: &[&str]) -> Result<(), Failure> {
+    match *words {
+        ["floor", carrier, waiting] => run_server(carrier_of(carrier)?, waiting_of(waiting)?),
+        _ => Err(Failure::new(format!("this mode is for `corelane bench` itself; it knows no {words:?}"))),
+    }
+}
+
+/// Starts a floor server beside us; answers where it listens.
+///
+/// # Errors
+/// It does not start.
+pub fn start_floor(carrier: Carrier, waiting: Waiting, placement: &Placement) -> Result<(Service, String), Failure> {
+    let waiting = match waiting {
+        Waiting::Blocking => "blocking".to_owned(),
+        Waiting::Epoll(threads) => format!("epoll:{threads}"),
+    };
+    start("the floor server", &["floor", carrier.name(), &waiting], placement)
+}
+
+/// Starts our own program as a server with these arguments; answers what it says of itself.
+fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(Service, String), Failure> {
+    let own =
+        std::env::current_exe().map_err(|error| Failure::new(format!("our own program is not found: {error}")))?;
+    let mut command = Command::new(own);
+    command.arg(MODE).args(words);
+    Service::start(name, command, placement, Side::Server)
+}
+
+fn carrier_of(text: &str) -> Result<Carrier, Failure> {
+    [Carrier::Tcp, Carrier::Unix]
+        .into_iter()
+        .find(|carrier| carrier.name() == text)
+        .ok_or_else(|| Failure::new(format!("there is no carrier `{text}`")))
+}
+
+fn waiting_of(text: &str) -> Result<Waiting, Failure> {
+    if text == "blocking" {
+        return Ok(Waiting::Blocking);
+    }
+    let threads =
+        text.strip_prefix("epoll:").and_then(|number| number.parse().ok()).filter(|&n| (1..=256).contains(&n));
+    threads.map(Waiting::Epoll).ok_or_else(|| Failure::new(format!("there is no way to wait `{text}`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_is_to_be_is_read_back() {
+        assert_eq!(waiting_of("blocking").unwrap(), Waiting::Blocking);
+        assert_eq!(waiting_of("epoll:3").unwrap(), Waiting::Epoll(3));
+        assert!(waiting_of("epoll:0").is_err() && waiting_of("epoll:").is_err() && waiting_of("").is_err());
+        assert_eq!(carrier_of("unix").unwrap(), Carrier::Unix);
+        assert_eq!(run([OsString::from("what")]), 1);
+    }
+}
