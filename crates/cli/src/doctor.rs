@@ -1,0 +1,149 @@
+//! `corelane doctor`: which real-time guarantees hold here, and what to change.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use corelane_sys::guarantees::{self, Guarantee, Holds};
+
+use crate::{DONE, NOT_DONE, WRONG_USAGE};
+
+/// What the command says when it is asked for help, or when it does not understand.
+pub(crate) const USAGE: &str = "\
+usage: corelane doctor [--require NAME]...
+
+Looks at the machine and tries what can be tried, and says which real-time guarantees hold for programs started as this one
+was. Without any of them everything still works, at best effort.
+
+  --require NAME        exit status 1 unless this guarantee holds; may be given several times; `all` stands for all
+
+Exit status: 0 looked, 1 a required guarantee does not hold, 2 wrong usage.
+";
+
+/// Runs the command with the arguments behind `corelane doctor`.
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
+    let report = guarantees::report();
+    let required = match parse(arguments, &report) {
+        Ok(Some(required)) => required,
+        Ok(None) => {
+            let _ = out.write_all(USAGE.as_bytes());
+            return DONE;
+        }
+        Err(message) => {
+            let _ = write!(out, "error: {message}\n\n{USAGE}");
+            return WRONG_USAGE;
+        }
+    };
+    // A closed pipe is the reader's choice.
+    let _ = out.write_all(render(&report).as_bytes());
+    let broken: Vec<&str> = report
+        .iter()
+        .filter(|one| one.holds != Holds::Yes && required.contains(&one.name))
+        .map(|one| one.name)
+        .collect();
+    if broken.is_empty() {
+        return DONE;
+    }
+    let _ = writeln!(out, "\nerror: required, but not in force: {}", broken.join(", "));
+    NOT_DONE
+}
+
+/// The names of the guarantees that are required; none if help is wanted.
+fn parse(
+    mut arguments: impl Iterator<Item = OsString>,
+    report: &[Guarantee],
+) -> Result<Option<Vec<&'static str>>, String> {
+    let mut required = Vec::new();
+    while let Some(argument) = arguments.next() {
+        let text = argument.to_string_lossy().into_owned();
+        let name = match text.as_str() {
+            "-h" | "--help" => return Ok(None),
+            "--require" => match arguments.next() {
+                Some(name) => name.to_string_lossy().into_owned(),
+                None => return Err("`--require` needs the name of a guarantee".to_owned()),
+            },
+            _ => match text.strip_prefix("--require=") {
+                Some(name) => name.to_owned(),
+                None => return Err(format!("there is no argument `{text}`")),
+            },
+        };
+        let before = required.len();
+        required.extend(report.iter().map(|one| one.name).filter(|&known| name == "all" || name == known));
+        if required.len() == before {
+            let known: Vec<&str> = report.iter().map(|one| one.name).collect();
+            return Err(format!("there is no guarantee `{name}`; there are {}", known.join(", ")));
+        }
+    }
+    Ok(Some(required))
+}
+
+fn render(report: &[Guarantee]) -> String {
+    let mut text = String::new();
+    for guarantee in report {
+        let word = match guarantee.holds {
+            Holds::Yes => "yes",
+            Holds::No => "NO",
+            Holds::Unknown => "?",
+        };
+        text.push_str(&format!("{word:<4} {:<24} {}\n", guarantee.name, guarantee.found));
+        if guarantee.holds != Holds::Yes {
+            text.push_str(&wrapped(guarantee.advice, 5, 110));
+        }
+    }
+    let hold = report.iter().filter(|guarantee| guarantee.holds == Holds::Yes).count();
+    text.push_str(&format!("\n{hold} of {} guarantees hold.\n", report.len()));
+    text
+}
+
+/// Lines of at most `width` characters, indented.
+fn wrapped(text: &str, indent: usize, width: usize) -> String {
+    let mut lines = String::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && indent + line.len() + 1 + word.len() > width {
+            lines.push_str(&format!("{:indent$}{line}\n", ""));
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines + &format!("{:indent$}{line}\n", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guarantee(name: &'static str, holds: Holds) -> Guarantee {
+        Guarantee { name, holds, found: format!("found {name}"), advice: "What to change. More words follow here." }
+    }
+
+    #[test]
+    fn advice_stands_where_it_is_needed() {
+        let text = render(&[
+            guarantee("first", Holds::Yes),
+            guarantee("second", Holds::No),
+            guarantee("third", Holds::Unknown),
+        ]);
+        assert_eq!(text.matches("What to change").count(), 2);
+        assert!(text.contains("NO   second") && text.contains("?    third") && text.contains("1 of 3"), "{text}");
+    }
+
+    #[test]
+    fn required_guarantees_are_known_ones() {
+        let report = [guarantee("first", Holds::Yes), guarantee("second", Holds::No)];
+        let parse = |words: &[&str]| parse(words.iter().map(OsString::from), &report);
+        assert_eq!(parse(&["--require", "second"]), Ok(Some(vec!["second"])));
+        assert_eq!(parse(&["--require=all"]), Ok(Some(vec!["first", "second"])));
+        assert_eq!(parse(&["--help"]), Ok(None));
+        assert!(parse(&["--require", "third"]).unwrap_err().contains("first, second"));
+        assert!(parse(&["--require"]).is_err() && parse(&["more"]).is_err());
+    }
+
+    #[test]
+    fn long_advice_is_wrapped() {
+        assert_eq!(wrapped("one two three", 2, 9), "  one two\n  three\n");
+        assert_eq!(wrapped("", 2, 9), "  \n");
+    }
+}

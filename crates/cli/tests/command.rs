@@ -1,0 +1,126 @@
+//! The command as its users meet it: the program is run, and its exit status, output and errors are looked at.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+fn corelane(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_corelane")).args(words).output().expect("the program starts")
+}
+
+fn status(output: &Output) -> i32 {
+    output.status.code().expect("it ends by itself")
+}
+
+fn text(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+/// A folder that is empty at the beginning of the test of this name.
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder for the test");
+    folder
+}
+
+#[test]
+fn help_and_version() {
+    let version = corelane(&["version"]);
+    assert_eq!((status(&version), text(&version.stdout)), (0, format!("corelane {}\n", env!("CARGO_PKG_VERSION"))));
+    let help = corelane(&["help"]);
+    for command in ["idl", "ior", "bench", "doctor", "version", "help"] {
+        assert!(text(&help.stdout).contains(&format!("\n  {command}")), "{command}");
+        let of_command = corelane(&["help", command]);
+        assert_eq!(status(&of_command), 0);
+        assert!(text(&of_command.stdout).contains("Exit status"), "{command}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_status_2_and_says_what_there_is() {
+    for words in [&[][..], &["what"], &["help", "what"], &["ior"], &["doctor", "--what"], &["bench"], &["idl"]] {
+        let output = corelane(words);
+        assert_eq!(status(&output), 2, "{words:?}");
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(said.starts_with("error: ") && said.contains("usage: corelane"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn idl_is_compiled_or_refused() {
+    let folder = folder("idl");
+    let (good, bad) = (folder.join("good.idl"), folder.join("bad.idl"));
+    fs::write(&good, "interface Echo { string say(in string what); };\n").expect("written");
+    fs::write(&bad, "interface Echo { strung say(); };\n").expect("written");
+    let out = folder.to_string_lossy().into_owned();
+    let compiled = corelane(&["idl", "-o", &out, &good.to_string_lossy()]);
+    assert_eq!(status(&compiled), 0, "{}", text(&compiled.stderr));
+    assert!(fs::read_to_string(folder.join("good.rs")).expect("output").contains("trait Echo"));
+    let refused = corelane(&["idl", "--check", &bad.to_string_lossy()]);
+    assert_eq!(status(&refused), 1);
+    assert!(text(&refused.stderr).contains("bad.idl:1"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn references_come_as_arguments_or_lines() {
+    let output = corelane(&["ior", "corbaloc::server.example:5000/Clock"]);
+    assert_eq!(status(&output), 0);
+    assert!(text(&output.stdout).contains("server.example:5000"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+    let mut child =
+        command.args(["ior", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
+    child.stdin.take().expect("a pipe").write_all(b"corbaloc::one/k\n\nnonsense\n").expect("written");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(status(&output), 1);
+    let said = text(&output.stdout);
+    assert!(said.contains("one:2809") && said.contains("`nonsense` is no reference"), "{said}");
+}
+
+#[test]
+fn the_doctor_looks_and_can_be_strict() {
+    let output = corelane(&["doctor"]);
+    assert_eq!(status(&output), 0);
+    let said = text(&output.stdout);
+    assert!(said.contains("scheduling-class") && said.contains("guarantees hold"), "{said}");
+    assert_eq!(status(&corelane(&["doctor", "--require", "timer-slack"])), 0);
+}
+
+#[test]
+fn a_benchmark_writes_a_table_and_json_lines() {
+    let json = folder("bench").join("floor.json");
+    let json = json.to_string_lossy();
+    let words = ["bench", "run", "floor", "--count", "50", "--repetitions", "2", "--warm-up", "5", "--threads", "2"];
+    let output = corelane(&[&words[..], &["--op", "octet", "--op", "oneway", "--json", &json]].concat());
+    assert_eq!(status(&output), 0, "{}{}", text(&output.stdout), text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.contains("machine: ") && said.contains("epoll, 2 threads"), "{said}");
+    assert!(text(&output.stderr).contains("measuring floor"), "progress is shown");
+    let lines: Vec<serde_json::Value> = fs::read_to_string(&*json)
+        .expect("the file is there")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("each line is JSON"))
+        .collect();
+    assert_eq!(lines[0]["record"], "run");
+    // TCP and Unix, blocking and epoll; oneways only blocking.
+    let of = |op: &str| lines.iter().filter(|line| line["record"] == "result" && line["op"] == op).count();
+    assert_eq!((of("octet"), of("oneway")), (4, 2));
+    for line in lines.iter().skip(1) {
+        assert_eq!((&line["schema"], &line["version"]), (&"corelane-bench".into(), &1.into()));
+        assert_eq!(line["n"], 100);
+        assert!(line["p50_us"].as_f64().is_some_and(|time| time > 0.0), "{line}");
+        assert!(line["server_cpu_us"].as_f64().is_some_and(|time| time > 0.0), "{line}");
+        assert_eq!(line["baseline_p50_us"].is_null(), line["config"] == "blocking", "{line}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_not_there_is_reported() {
+    let words =
+        ["bench", "run", "call", "--count", "20", "--repetitions", "1", "--op", "octet", "--peers", "/nonexistent"];
+    let output = corelane(&words);
+    let said = text(&output.stdout);
+    assert_eq!(status(&output), 0, "{said}{}", text(&output.stderr));
+    assert!(said.contains("NOT MEASURED: call, omniORB") && said.contains("--peers"), "{said}");
+}
