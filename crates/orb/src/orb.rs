@@ -12,7 +12,7 @@ use corelane_net::Endpoint;
 
 use crate::event::EventCounts;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::object::ObjectRef;
+use crate::object::{ObjectRef, Reference};
 use crate::poa::Poa;
 
 /// An ORB. It owns its threads, connections and POAs: dropping it ends them all. References may live longer; calls through them
@@ -66,6 +66,18 @@ impl Orb {
     pub fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
         self.core.check_usable()?;
         self.core.string_to_object(text)
+    }
+
+    /// The object that `text` names, as a reference of type `R`: [`string_to_object`](Self::string_to_object) and
+    /// [`narrow`](Reference::narrow) in one step, for objects that must be there. Asks the object for its interface unless
+    /// the reference says it.
+    ///
+    /// # Errors
+    /// Those of both steps; INV_OBJREF for a nil reference and for an object that has another interface.
+    pub fn reference<R: Reference>(&self, text: &str) -> Result<R, SystemException> {
+        let refused = |why| SystemException::new(Kind::InvObjref, 0, Completion::No).because(why);
+        let object = self.string_to_object(text)?.ok_or_else(|| refused("the reference is nil".to_owned()))?;
+        R::narrow(&object)?.ok_or_else(|| refused(format!("the object is no {}", R::REPOSITORY_ID)))
     }
 
     /// Lets the plain object key `key` lead to `reference`: `corbaloc::host:port/key` reaches it.

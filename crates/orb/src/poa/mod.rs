@@ -194,6 +194,15 @@ impl Poa {
         Ok(ObjectId(place.to_octets().into()))
     }
 
+    /// Makes `servant` answer for a new object, and gives the object's reference: [`activate_object`](Self::activate_object)
+    /// and [`id_to_reference`](Self::id_to_reference) in one step.
+    ///
+    /// # Errors
+    /// Those of both steps.
+    pub fn activate(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
+        self.id_to_reference(&self.activate_object(servant)?)
+    }
+
     /// The reference of an active object.
     ///
     /// # Errors
