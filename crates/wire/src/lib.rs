@@ -28,6 +28,9 @@ pub mod cdr;
 pub mod codeset;
 pub mod connection;
 pub mod exception;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod giop;
 pub mod ior;
 pub mod limits;

@@ -286,6 +286,9 @@ impl<'m> Decoder<'m> {
     #[inline]
     pub fn align(&mut self, alignment: usize) -> Result<(), CdrError> {
         debug_assert!(matches!(alignment, 1 | 2 | 4 | 8));
+        if !self.more.breaks.is_empty() && self.gap(alignment) >= self.rest.len() {
+            self.go_to(self.place() + self.rest.len());
+        }
         self.skip(self.gap(alignment))
     }
 
@@ -516,9 +519,6 @@ impl<'m> Decoder<'m> {
     fn raw_numbers<T: Primitive>(&mut self, len: usize) -> Result<&'m [u8], CdrError> {
         if len == 0 {
             return Ok(&[]);
-        }
-        if self.gap(T::SIZE) >= self.rest.len() && !self.more.breaks.is_empty() {
-            self.go_to(self.place() + self.rest.len());
         }
         self.align(T::SIZE)?;
         self.read_raw(len.checked_mul(T::SIZE).ok_or_else(truncated)?)

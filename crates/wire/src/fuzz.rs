@@ -1,0 +1,469 @@
+//! Entry points for fuzzing: plain functions over octets that must come back whatever they are given. A panic is a finding, and
+//! so is a broken promise, which an assertion here turns into a panic. Found inputs live in `tests/corpus/<function>/`.
+
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Scratch};
+use crate::codeset::{CharSet, CodeSetContext, CodeSetInfo, CodeSets, WideOrder, WideSet, negotiate};
+use crate::connection::{
+    CloseAction, FragmentPlan, Framer, Initiative, Lifecycle, ProtocolFault, RequestTable, Role, ServedRequests, Step,
+};
+use crate::exception::SystemExceptionBody;
+use crate::giop::{
+    self, CancelRequest, Header, LocateReply, LocateRequest, MessageKind, Reply, Request, Target, Version,
+};
+use crate::ior::{Ior, ObjectUrl, Profile, TaoEndpoint, alternate_address, policies, unix_transport};
+use crate::limits::Limits;
+
+/// Small limits, so that short inputs reach them.
+static LIMITS: Limits = Limits {
+    message_size: 4096,
+    string_length: 512,
+    sequence_length: 1024,
+    nesting: 8,
+    contexts: 8,
+    profiles: 4,
+    components: 8,
+    pending_fragmented: 4,
+    pending_octets: 8192,
+    fragments: 16,
+    outstanding_requests: 8,
+    reference_text: 4096,
+};
+
+/// Every type of CDR, with settings that the first octet chooses.
+pub fn cdr(input: &[u8]) {
+    let Some((settings, octets)) = input.split_first() else { return };
+    let bit = |bit: u8| settings >> bit & 1 == 1;
+    let versions = [Version::GIOP_1_0, Version::GIOP_1_1, Version::GIOP_1_2, Version::GIOP_1_2];
+    let code_sets = CodeSets {
+        char: if bit(3) { CharSet::Utf8 } else { CharSet::Latin1 },
+        wchar: if bit(4) { WideSet::Utf16 } else { WideSet::None },
+        wide_order: if bit(5) { WideOrder::Sender } else { WideOrder::Standard },
+    };
+    let scratch = Scratch::new();
+    let owner = Octets::copy_from(octets);
+    let breaks = [octets.len() / 3, octets.len() / 2];
+    let mut d = Decoder::new(&owner, Endian::from_flag(*settings))
+        .with_version(versions[usize::from(settings >> 1 & 3)])
+        .with_code_sets(code_sets)
+        .with_limits(&LIMITS)
+        .with_scratch(&scratch)
+        .with_owner(&owner);
+    if bit(6) {
+        d = d.with_breaks(&breaks);
+    }
+    each_type(&d);
+    // The same again as a script: each octet chooses what is read next.
+    let mut steps = 0;
+    while let Ok(step) = d.read_u8() {
+        steps += 1;
+        if read_one(step, &mut d).is_err() || steps > 1000 {
+            break;
+        }
+    }
+}
+
+fn read_one(step: u8, d: &mut Decoder<'_>) -> Result<(), CdrError> {
+    match step % 24 {
+        0 => d.read_u16().map(drop),
+        1 => d.read_u32().map(drop),
+        2 => d.read_u64().map(drop),
+        3 => d.read_f64().map(drop),
+        4 => d.read_char().map(drop),
+        5 => d.read_wchar().map(drop),
+        6 => d.read_str().map(drop),
+        7 => d.read_bounded_str(3).map(drop),
+        8 => d.read_string().map(drop),
+        9 => d.read_wstr().map(drop),
+        10 => d.read_wstring().map(drop),
+        11 => d.read_bounded_wstring(3).map(drop),
+        12 => d.read_octets().map(drop),
+        13 => d.read_octets_owned().map(drop),
+        14 => d.read_long_double().map(drop),
+        15 => d.read_fixed(u16::from(step)).map(drop),
+        16 => d.read_encapsulation().and_then(|mut inner| inner.nested(|inner| read_one(step / 24, inner))),
+        17 => {
+            let len = d.read_len_bounded(8, 100)?;
+            d.read_slice::<f64>(len).map(drop)
+        }
+        18 => {
+            let len = d.read_len(2)?;
+            d.read_slice::<u16>(len).map(drop)
+        }
+        19 => {
+            let len = d.read_len(3)?;
+            d.read_slice_with(len, |d| Ok((d.read_u8()?, d.read_u16()?))).map(drop)
+        }
+        20 => Vec::<Vec<String>>::decode(d).map(drop),
+        21 => <[[u32; 2]; 3]>::decode(d).map(drop),
+        22 => Ior::decode(d).map(drop),
+        _ => d.align(8),
+    }
+}
+
+fn each_type(d: &Decoder<'_>) {
+    fn one<T: Cdr>(d: &Decoder<'_>) {
+        let mut d = d.clone();
+        if let Ok(value) = T::decode(&mut d) {
+            let mut e = Encoder::new();
+            // What was read may hold characters that cannot be sent back, such as NUL.
+            if value.encode(&mut e).is_ok() {
+                assert!(e.len() >= T::MIN_SIZE);
+                let octets = e.to_vec();
+                assert!(T::decode(&mut Decoder::new(&octets, e.endian())).is_ok());
+            }
+        }
+    }
+    one::<u8>(d);
+    one::<bool>(d);
+    one::<i16>(d);
+    one::<f32>(d);
+    one::<i64>(d);
+    one::<String>(d);
+    one::<Octets>(d);
+    one::<Vec<u64>>(d);
+    one::<Vec<bool>>(d);
+    one::<Vec<Vec<Vec<u8>>>>(d);
+    one::<[String; 2]>(d);
+    one::<Box<[u16; 9]>>(d);
+    one::<Ior>(d);
+    one::<CodeSetInfo>(d);
+    let _ = SystemExceptionBody::read(&mut d.clone());
+    for data in [d.rest()] {
+        for tag in [0, crate::ior::profile_tag::UNIX, crate::ior::profile_tag::TAO_UIOP] {
+            if let Ok(profile) = Profile::parse(tag, data, &LIMITS) {
+                let _ = (profile.endpoints(), profile.orb_type());
+            }
+            let _ = TaoEndpoint::parse_all(tag, data);
+        }
+        let _ = (alternate_address(data), unix_transport(data), policies(data), CodeSetContext::parse(data));
+        if let Ok(info) = CodeSetInfo::parse(data) {
+            let _ = negotiate(&CodeSetInfo::own(CharSet::Utf8), &info, WideOrder::Standard);
+        }
+    }
+}
+
+/// What came out of a framer: messages with their cuts, then perhaps a fault.
+type Framed = (Vec<(Vec<u8>, Vec<usize>)>, Option<ProtocolFault>);
+
+/// Feeds a stream in pieces of the given sizes (over and over).
+fn framed(stream: &[u8], sizes: &[u8]) -> Framed {
+    let mut framer = Framer::new();
+    let (mut read, mut arrived, mut messages) = (0, 0, Vec::new());
+    let mut sizes = sizes.iter().cycle();
+    loop {
+        let unread = stream.get(read..arrived).unwrap_or_default();
+        match framer.next(unread, &LIMITS) {
+            Err(fault) => return (messages, Some(fault)),
+            Ok(Step::NeedMore(wanted)) => {
+                assert!(wanted > unread.len());
+                if arrived == stream.len() {
+                    return (messages, None);
+                }
+                let size = sizes.next().map_or(usize::MAX, |size| usize::from(*size) + 1);
+                arrived = arrived.saturating_add(size).min(stream.len());
+            }
+            Ok(Step::Message { len, .. }) => {
+                messages.push((unread.get(..len).unwrap_or_default().to_vec(), Vec::new()));
+                read += len;
+            }
+            Ok(Step::Absorbed(len)) => read += len,
+            Ok(Step::Assembled { message, breaks, len, .. }) => {
+                messages.push((message, breaks));
+                read += len;
+            }
+        }
+        assert!(read <= arrived);
+        assert!(framer.pending() <= LIMITS.pending_fragmented as usize);
+        assert!(framer.pending_octets() <= LIMITS.pending_octets as usize + Header::LEN);
+    }
+}
+
+/// GIOP messages out of a stream that comes in arbitrary pieces: what comes out does not depend on them. The first octets
+/// are the sizes of the pieces.
+pub fn giop_framing(input: &[u8]) {
+    let Some((sizes, stream)) = input.split_at_checked(4) else { return };
+    let in_pieces = framed(stream, sizes);
+    let at_once = framed(stream, &[]);
+    assert_eq!(in_pieces.0, at_once.0);
+    // A fault may show before the rest of a header has come, with less to say.
+    assert_eq!(in_pieces.1.is_some(), at_once.1.is_some());
+    for (message, breaks) in &at_once.0 {
+        view(message, breaks);
+    }
+}
+
+/// Reads a whole message in every way.
+fn view(message: &[u8], breaks: &[usize]) {
+    let Some(Ok(header)) = message.first_chunk().map(Header::parse) else { return };
+    assert_eq!(header.total(), message.len());
+    match header.kind {
+        MessageKind::Request => {
+            if let Ok(request) = Request::parse(message, &header, &LIMITS) {
+                assert!(request.body_at <= message.len());
+                assert_eq!(request.contexts.iter().count(), request.contexts.len());
+                each_type(&request.body().with_limits(&LIMITS).with_breaks(breaks));
+                write_again(&header, &request);
+            }
+        }
+        MessageKind::Reply => {
+            if let Ok(reply) = Reply::parse(message, &header, &LIMITS) {
+                assert_eq!(reply.contexts.iter().count(), reply.contexts.len());
+                each_type(&reply.body().with_limits(&LIMITS).with_breaks(breaks));
+            }
+        }
+        MessageKind::LocateRequest => drop(LocateRequest::parse(message, &header, &LIMITS)),
+        MessageKind::LocateReply => {
+            let _ = LocateReply::parse(message, &header).map(|reply| reply.forward(&LIMITS));
+        }
+        MessageKind::CancelRequest => drop(CancelRequest::parse(message, &header)),
+        MessageKind::CloseConnection | MessageKind::MessageError | MessageKind::Fragment => {}
+    }
+}
+
+fn write_again(header: &Header, request: &Request<'_>) {
+    let mut e = Encoder::new();
+    e.set_endian(header.endian);
+    let contexts: Vec<_> = request.contexts.iter().map(|(id, data)| giop::ServiceContext { id, data }).collect();
+    let head = giop::RequestHead {
+        version: request.version,
+        request_id: request.request_id,
+        response: request.response,
+        target: request.target,
+        operation: request.operation,
+        contexts: &contexts,
+    };
+    // A reference may have been read in pieces that do not stand alone.
+    let plain = !matches!(request.target, Target::Reference { .. });
+    let written = giop::write_request_header(&mut e, &head).and_then(|()| giop::finish(&mut e));
+    assert!(written.is_ok());
+    let octets = e.to_vec();
+    if let (true, Some(Ok(header))) = (plain, octets.first_chunk().map(Header::parse)) {
+        let again = Request::parse(&octets, &header, &LIMITS);
+        assert!(again.is_ok_and(|again| {
+            (again.request_id, again.operation, again.target, again.contexts)
+                == (request.request_id, request.operation, request.target, request.contexts)
+        }));
+    }
+}
+
+/// References as text: what can be read can be written, and reads the same again.
+pub fn ior_text(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let Ok(read) = ObjectUrl::parse(&text, &LIMITS) else { return };
+    let written = match &read {
+        ObjectUrl::Ior(ior) => {
+            let _ = (ior.equivalence_hash(), ior.is_nil());
+            assert!(ior.is_equivalent(ior));
+            for profile in ior.known_profiles() {
+                let _ = profile.endpoints();
+            }
+            match ior.to_text() {
+                Ok(text) => text,
+                Err(_) => return,
+            }
+        }
+        ObjectUrl::Corbaloc(corbaloc) => {
+            let _ = corbaloc.to_ior().map(|ior| ior.is_nil());
+            corbaloc.to_string()
+        }
+        ObjectUrl::Corbaname(corbaname) => corbaname.to_string(),
+    };
+    let limits = Limits { reference_text: u32::MAX, ..LIMITS.clone() };
+    assert_eq!(ObjectUrl::parse(&written, &limits), Ok(read));
+}
+
+/// Operations on the state of a connection, one per octet or a few.
+pub fn connection_ops(input: &[u8]) {
+    let Some((first, rest)) = input.split_first() else { return };
+    let role = [Role::Client, Role::Server, Role::Both][usize::from(first % 3)];
+    let initiative = if first & 4 == 0 { Initiative::Ours } else { Initiative::Theirs };
+    let mut life = Lifecycle::new(role);
+    let mut table = RequestTable::new(initiative, LIMITS.outstanding_requests);
+    let mut served = ServedRequests::new();
+    let mut waiting: Vec<(u32, usize)> = Vec::new();
+    let mut close_sent = 0;
+    for (step, octet) in rest.iter().enumerate() {
+        let number = octet >> 4;
+        match octet & 0x0f {
+            0 => match table.insert(step) {
+                Ok(id) => {
+                    assert!(waiting.iter().all(|entry| entry.0 != id));
+                    waiting.push((id, step));
+                }
+                Err(_) => assert_eq!(table.len(), LIMITS.outstanding_requests as usize),
+            },
+            1 => {
+                if let Some((id, value)) = waiting.pop() {
+                    assert_eq!(table.get(id), Some(&value));
+                    assert_eq!((table.remove(id), table.remove(id)), (Some(value), None));
+                }
+            }
+            2 => {
+                let id = u32::from(number);
+                let known = waiting.iter().any(|entry| entry.0 == id);
+                assert_eq!(table.get_mut(id).is_some(), known);
+            }
+            3 => {
+                assert_eq!(table.drain().count(), waiting.len());
+                waiting.clear();
+            }
+            4 => drop(served.begin(u32::from(number), 4)),
+            5 => drop(served.cancel(u32::from(number))),
+            6 => drop(served.finish(u32::from(number))),
+            7 => life.request_started(),
+            8 | 9 => {
+                let action = if octet & 1 == 0 { life.request_finished() } else { life.close() };
+                if let CloseAction::SendCloseConnection(_) = action {
+                    close_sent += 1;
+                    assert_eq!(life.serving(), 0);
+                }
+            }
+            10 => drop(life.input_ended()),
+            11 => life.become_bidirectional(),
+            12 => plan(number, step),
+            _ => {
+                let kind = MessageKind::from_number(number & 7).unwrap_or(MessageKind::Request);
+                let version = Version { major: 1, minor: (octet & 3).min(2) };
+                let header = Header { version, endian: Endian::Big, more_fragments: false, kind, size: 0 };
+                let _ = life.receive(&header);
+                let _ = life.may_send(kind);
+            }
+        }
+        assert_eq!(table.len(), waiting.len());
+        assert!(close_sent <= 1 && served.len() <= 4);
+    }
+}
+
+/// The pieces of a plan are the message, and come together again.
+fn plan(number: u8, step: usize) {
+    let size = u32::try_from(step * 37 % 3000).unwrap_or(0).max(4);
+    let header = Header {
+        version: Version::GIOP_1_2,
+        endian: Endian::Little,
+        more_fragments: false,
+        kind: MessageKind::Reply,
+        size,
+    };
+    let mut message = header.octets().to_vec();
+    message.resize(header.total(), number);
+    let id = u32::from_le_bytes([number; 4]);
+    let mut framer = Framer::new();
+    let limits = Limits { fragments: 100, ..LIMITS.clone() };
+    let mut whole = None;
+    for piece in FragmentPlan::new(&header, id, usize::from(number) * 16) {
+        let octets = [piece.header(), message.get(piece.octets.clone()).unwrap_or_default()].concat();
+        match framer.next(&octets, &limits) {
+            Ok(Step::Message { .. }) => whole = Some(octets),
+            Ok(Step::Assembled { message, .. }) => whole = Some(message),
+            other => assert!(matches!(other, Ok(Step::Absorbed(_)))),
+        }
+    }
+    assert_eq!(whole, Some(message));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{cdr, connection_ops, giop_framing, ior_text};
+
+    type Target = (&'static str, fn(&[u8]));
+
+    const TARGETS: [Target; 4] =
+        [("cdr", cdr), ("giop_framing", giop_framing), ("ior_text", ior_text), ("connection_ops", connection_ops)];
+
+    /// A generator of which the seed is the whole state.
+    struct Xorshift(u64);
+
+    impl Xorshift {
+        fn next(&mut self) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0
+        }
+
+        fn below(&mut self, limit: usize) -> usize {
+            usize::try_from(self.next() % u64::try_from(limit.max(1)).unwrap()).unwrap()
+        }
+
+        fn mutate(&mut self, input: &mut Vec<u8>) {
+            for _ in 0..=self.below(4) {
+                let at = self.below(input.len());
+                match self.below(5) {
+                    0 => input.truncate(at),
+                    1 => input.insert(at, 0xff),
+                    2 if !input.is_empty() => input[at] ^= 1 << self.below(8),
+                    3 if input.len() >= at + 4 => input[at..at + 4].copy_from_slice(&[0xff, 0xff, 0xff, 0xff]),
+                    _ if !input.is_empty() => input[at] = self.next().to_le_bytes()[0],
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Messages and references of other ORBs, as inputs.
+    fn seeds() -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        for product in ["omniorb", "tao"] {
+            for entry in
+                fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(product)).unwrap()
+            {
+                let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+                let file: serde_json::Value = serde_json::from_str(&text).unwrap();
+                for vector in file["vectors"].as_array().unwrap() {
+                    match (vector["bytes_hex"].as_str(), vector["ior"].as_str()) {
+                        (Some(hex), _) => {
+                            let octet = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+                            found.push((0..hex.len()).step_by(2).map(octet).collect());
+                        }
+                        (None, ior) => found.push(ior.unwrap().as_bytes().to_vec()),
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_corpus_of_past_findings() {
+        for (name, target) in TARGETS {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(name);
+            for entry in fs::read_dir(&folder).unwrap() {
+                target(&fs::read(entry.unwrap().path()).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn real_messages_and_their_mutations() {
+        let mut random = Xorshift(0x0043_4c4e_0000_0001);
+        for seed in seeds() {
+            for _ in 0..8 {
+                let mut input = seed.clone();
+                let settings = random.next().to_le_bytes();
+                cdr(&[&settings[..1], &input].concat());
+                ior_text(&input);
+                giop_framing(&[&settings[..4], &input, &input].concat());
+                random.mutate(&mut input);
+                cdr(&[&settings[..1], &input].concat());
+                ior_text(&input);
+                giop_framing(&[&settings[..4], &input, &seed, &input].concat());
+                connection_ops(&input);
+            }
+        }
+        for text in ["corbaloc::1.2@h:1,:[::1]/a%20b", "corbaname:rir:#a%2fb", "corbaloc:rir:/X"] {
+            for _ in 0..2000 {
+                let mut input = text.as_bytes().to_vec();
+                random.mutate(&mut input);
+                ior_text(&input);
+            }
+        }
+        for _ in 0..500 {
+            let input: Vec<u8> = (0..300).map(|_| random.next().to_le_bytes()[0]).collect();
+            connection_ops(&input);
+            cdr(&input);
+        }
+    }
+}

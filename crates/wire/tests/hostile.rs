@@ -1,0 +1,135 @@
+//! What a peer may try: announcing much and sending little, never finishing, nesting without end.
+
+use std::fs;
+
+use corelane_wire::connection::{Framer, ProtocolFault, Step};
+use corelane_wire::giop::{Header, MessageKind};
+use corelane_wire::ior::Ior;
+use corelane_wire::{Cdr, CdrError, Decoder, Endian, Limits, Octets, Scratch, Version};
+
+fn message(kind: MessageKind, more_fragments: bool, size: u32, body: &[u8]) -> Vec<u8> {
+    let header = Header { version: Version::GIOP_1_2, endian: Endian::Big, more_fragments, kind, size };
+    [&header.octets(), body].concat()
+}
+
+/// Pages of this process that are in memory, in KiB.
+fn resident() -> usize {
+    let text = fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4
+}
+
+#[test]
+fn two_hundred_headers_of_60_mib_hold_nothing() {
+    let announced = message(MessageKind::Request, false, 60 << 20, &[0; 100]);
+    let before = resident();
+    let mut framers: Vec<Framer> = (0..200).map(|_| Framer::new()).collect();
+    for framer in &mut framers {
+        assert_eq!(framer.next(&announced, &Limits::DEFAULT), Ok(Step::NeedMore((60 << 20) + 12)));
+        assert_eq!(framer.pending_octets(), 0);
+    }
+    assert!(resident() < before + 4096);
+}
+
+#[test]
+fn six_thousand_unfinished_requests_end_at_the_limit() {
+    let limits = Limits::DEFAULT;
+    let mut framer = Framer::new();
+    let mut fault = None;
+    let mut accepted = 0;
+    for id in 0..6000u32 {
+        let first = message(MessageKind::Request, true, 1004, &[&id.to_be_bytes()[..], &[0; 1000]].concat());
+        match framer.next(&first, &limits) {
+            Ok(Step::Absorbed(_)) => accepted += 1,
+            other => {
+                fault = Some(other);
+                break;
+            }
+        }
+    }
+    assert_eq!(accepted, limits.pending_fragmented);
+    assert_eq!(fault, Some(Err(ProtocolFault::TooManyPending { limit: limits.pending_fragmented })));
+    assert!(framer.pending_octets() <= 128 * 1016);
+}
+
+#[test]
+fn large_unfinished_requests_end_at_the_octets() {
+    let limits = Limits { pending_octets: 1 << 20, ..Limits::default() };
+    let mut framer = Framer::new();
+    let body = vec![0; 100_000];
+    let mut held = 0;
+    let fault = loop {
+        let mut body = body.clone();
+        body[..4].copy_from_slice(&u32::to_be_bytes(held));
+        match framer.next(&message(MessageKind::Reply, true, 100_000, &body), &limits) {
+            Ok(Step::Absorbed(_)) => held += 1,
+            other => break other,
+        }
+    };
+    assert!(matches!(fault, Err(ProtocolFault::TooMuchPending { .. })) && held == 10);
+    assert!(framer.pending_octets() <= (1 << 20) + 12);
+}
+
+#[test]
+fn fragments_without_data_end_at_their_number() {
+    let limits = Limits { fragments: 1000, ..Limits::default() };
+    let mut framer = Framer::new();
+    let first = message(MessageKind::Request, true, 4, &[0, 0, 0, 1]);
+    framer.next(&first, &limits).unwrap();
+    let more = message(MessageKind::Fragment, true, 4, &[0, 0, 0, 1]);
+    let fault = (0..2000).find_map(|_| framer.next(&more, &limits).err());
+    assert_eq!(fault, Some(ProtocolFault::TooManyFragments { limit: 1000 }));
+}
+
+#[test]
+fn counts_of_four_thousand_million_hold_nothing() {
+    let octets = [0xff; 4096];
+    let before = resident();
+    let d = || Decoder::new(&octets, Endian::Big);
+    assert_eq!(Vec::<u64>::decode(&mut d()), Err(CdrError::CountOverRest));
+    assert_eq!(Vec::<String>::decode(&mut d()), Err(CdrError::CountOverRest));
+    assert_eq!(Octets::decode(&mut d()), Err(CdrError::CountOverRest));
+    assert_eq!(String::decode(&mut d()), Err(CdrError::OverLimit));
+    assert_eq!(Ior::decode(&mut d()), Err(CdrError::OverLimit));
+    assert!(d().read_slice::<u64>(1 << 40).is_err() && d().read_vec::<u8>(usize::MAX).is_err());
+    let scratch = Scratch::new();
+    let mut with = d().with_scratch(&scratch);
+    assert!(with.read_slice_with(4000, |d| Ok([d.read_u64()?; 100])).is_err());
+    assert!(resident() < before + 16384);
+}
+
+#[test]
+fn a_count_that_fits_does_not_size_a_vector_of_large_elements() {
+    // One octet of the message per element, 4 KiB of memory each: 4 million of them would be 16 GiB.
+    #[derive(Debug)]
+    struct Large(#[expect(dead_code, reason = "gives the type its size")] [u8; 4096]);
+    impl Cdr for Large {
+        const MIN_SIZE: usize = 1;
+        fn encode(&self, _: &mut corelane_wire::Encoder<'_>) -> Result<(), CdrError> {
+            Ok(())
+        }
+        fn decode(d: &mut Decoder<'_>) -> Result<Large, CdrError> {
+            d.read_u32().map(|first| Large([u8::try_from(first & 0xff).unwrap(); 4096]))
+        }
+    }
+    let mut octets = vec![0, 0, 0x10, 0];
+    octets.resize(5000, 0);
+    assert_eq!(Vec::<Large>::decode(&mut Decoder::new(&octets, Endian::Big)).unwrap_err(), CdrError::Truncated);
+}
+
+#[test]
+fn encapsulations_in_encapsulations_end_at_the_limit() {
+    fn deep(d: &mut Decoder<'_>) -> Result<(), CdrError> {
+        d.nested(|d| {
+            let mut inner = d.read_encapsulation()?;
+            deep(&mut inner)
+        })
+    }
+    let mut octets = vec![0; 8];
+    for _ in 0..1000 {
+        let mut outer = vec![0, 0, 0, 0];
+        outer.extend(u32::try_from(octets.len()).unwrap().to_be_bytes());
+        outer.append(&mut octets);
+        octets = outer;
+    }
+    assert_eq!(deep(&mut Decoder::new(&octets, Endian::Big).at(4)), Err(CdrError::TooDeep));
+}
