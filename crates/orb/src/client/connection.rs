@@ -3,6 +3,7 @@
 //! The thread that calls is the thread that reads (decision 1). Replies that belong to calls given up earlier are skipped.
 
 use std::io::{self, IoSlice};
+use std::sync::Weak;
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Half, Stream, Wait};
@@ -10,6 +11,7 @@ use corelane_wire::connection::{Framer, Step};
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits};
 
+use super::pool::Pool;
 use super::watch::Watched;
 use crate::fault::Fault;
 use crate::invocation::machine::Written;
@@ -69,8 +71,8 @@ impl From<io::Error> for Broken {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(stream: Box<dyn Stream>, core: &Core, endpoint: &Endpoint) -> io::Result<Self> {
-        let watched = core.watch(&*stream)?;
+    pub(crate) fn new(stream: Box<dyn Stream>, core: &Core, endpoint: &Endpoint, pool: Weak<Pool>) -> io::Result<Self> {
+        let watched = core.watch(&*stream, pool)?;
         Ok(ClientConnection {
             stream,
             endpoint: endpoint.clone(),

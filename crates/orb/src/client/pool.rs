@@ -121,16 +121,28 @@ impl Pool {
         })
     }
 
-    fn open(&self, core: &Core, until: Option<Monotonic>) -> Result<ClientConnection, NoConnection> {
+    fn open(self: &Arc<Self>, core: &Core, until: Option<Monotonic>) -> Result<ClientConnection, NoConnection> {
         let mut failure = io::Error::new(io::ErrorKind::AddrNotAvailable, "the profile has no address");
         for endpoint in &self.key.endpoints {
             match core.transports().connect(endpoint, until) {
-                Ok(stream) => return ClientConnection::new(stream, core, endpoint).map_err(NoConnection::Failed),
+                Ok(stream) => return ClientConnection::new(stream, core, endpoint, Arc::downgrade(self)).map_err(NoConnection::Failed),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(NoConnection::TimedOut),
                 Err(error) => failure = error,
             }
         }
         Err(NoConnection::Failed(failure))
+    }
+
+    /// Closes the connections that have hung up and that nobody uses; those in use are closed when they come back.
+    #[cold]
+    pub(crate) fn sweep(&self) {
+        for slot in &self.slots {
+            if let Some(mut slot) = slot.try_lock()
+                && slot.as_ref().is_some_and(|connection| !connection.is_usable())
+            {
+                *slot = None;
+            }
+        }
     }
 
     /// Closes every connection that is not in use, in good order.
@@ -175,6 +187,11 @@ impl std::ops::DerefMut for Checkout {
 impl Drop for Checkout {
     #[inline]
     fn drop(&mut self) {
+        if let Some(slot) = &mut self.slot
+            && slot.as_ref().is_some_and(|connection| !connection.is_usable())
+        {
+            **slot = None;
+        }
         self.slot = None;
         self.pool.gate.open();
     }

@@ -15,6 +15,7 @@ use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::slots::{Retired, SlotTable};
 use corelane_sys::thread::{self, JoinHandle};
 
+use super::pool::Pool;
 use crate::orb::Core;
 
 const STOP: u64 = u64::MAX;
@@ -33,7 +34,13 @@ struct Shared {
     stop: AtomicBool,
     /// Whose lanes are tidied now and then.
     tidied: OnceLock<Weak<Core>>,
-    flags: SlotTable<Arc<AtomicBool>>,
+    entries: SlotTable<Entry>,
+}
+
+struct Entry {
+    hung_up: Arc<AtomicBool>,
+    /// Closes the connection if nobody uses it.
+    pool: Weak<Pool>,
 }
 
 /// A connection's entry; watching ends when it is dropped.
@@ -47,17 +54,18 @@ impl Watcher {
         let epoll = Epoll::new()?;
         let wake = Wake::new()?;
         epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP, Interest::READABLE)?;
-        let flags = SlotTable::new("watched connections", Scope::Orb, most);
-        let shared = Arc::new(Shared { epoll, wake, stop: AtomicBool::new(false), tidied: OnceLock::new(), flags });
+        let entries = SlotTable::new("watched connections", Scope::Orb, most);
+        let shared = Arc::new(Shared { epoll, wake, stop: AtomicBool::new(false), tidied: OnceLock::new(), entries });
         Ok(Watcher { shared, thread: Mutex::new("watcher thread", Scope::Orb, None) })
     }
 
     /// Watches `stream`; a stream without a descriptor is not watched and never known to have hung up.
-    pub(crate) fn watch(&self, stream: &dyn Stream) -> io::Result<Watched> {
+    pub(crate) fn watch(&self, stream: &dyn Stream, pool: Weak<Pool>) -> io::Result<Watched> {
         let hung_up = Arc::new(AtomicBool::new(false));
         let Some(fd) = stream.readiness() else { return Ok(Watched { hung_up, entry: None }) };
         self.start()?;
-        let (slot, generation) = self.shared.flags.insert(Arc::clone(&hung_up)).map_err(io::Error::other)?;
+        let entry = Entry { hung_up: Arc::clone(&hung_up), pool };
+        let (slot, generation) = self.shared.entries.insert(entry).map_err(|full| io::Error::other(full.to_string()))?;
         let token = (u64::from(slot) << 32) | u64::from(generation);
         let watched = Watched { hung_up, entry: Some((Arc::clone(&self.shared), slot, generation)) };
         self.shared.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)?;
@@ -103,8 +111,12 @@ impl Shared {
             }
             for event in &events[..count] {
                 let (slot, generation) = ((event.token() >> 32) as u32, event.token() as u32);
-                if let Some(hung_up) = self.flags.get(slot, generation) {
-                    hung_up.store(true, Ordering::Release);
+                let Some(entry) = self.entries.get(slot, generation) else { continue };
+                entry.hung_up.store(true, Ordering::Release);
+                let pool = entry.pool.upgrade();
+                drop(entry);
+                if let Some(pool) = pool {
+                    pool.sweep();
                 }
             }
         }
@@ -122,7 +134,7 @@ impl Drop for Watched {
     fn drop(&mut self) {
         if let Some((shared, slot, generation)) = self.entry.take() {
             // The kernel forgets the descriptor when the stream is dropped.
-            let _: Retired<_> = shared.flags.retire(slot, generation);
+            let _: Retired<_> = shared.entries.retire(slot, generation);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Stream, Transports};
@@ -104,8 +104,8 @@ impl Core {
         &self.main
     }
 
-    pub(crate) fn watch(&self, stream: &dyn Stream) -> io::Result<Watched> {
-        self.watcher.watch(stream)
+    pub(crate) fn watch(&self, stream: &dyn Stream, pool: Weak<Pool>) -> io::Result<Watched> {
+        self.watcher.watch(stream, pool)
     }
 
     pub(crate) fn root_poa(&self) -> Poa {

@@ -39,6 +39,13 @@ impl Lingering {
         lingering.push((connection, Monotonic::now() + TIME));
     }
 
+    /// Cuts those that are left.
+    pub(crate) fn cut(&self) {
+        for (connection, _) in self.0.lock().drain(..) {
+            connection.close();
+        }
+    }
+
     /// Reads what peers still send, and cuts those whose time is over. True while any are left.
     pub(crate) fn tidy(&self) -> bool {
         let mut waste = [0; 4096];

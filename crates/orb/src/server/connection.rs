@@ -35,6 +35,8 @@ pub(crate) struct Connection {
     code_sets: AtomicU64,
     /// Where work of this connection that was held is listed.
     pub(crate) lane: Weak<Lane>,
+    /// Where the lane finds it: slot and generation.
+    pub(crate) place: (u32, u32),
     /// Nobody reads or writes any more.
     closed: AtomicBool,
     /// When the message that is arriving made its last progress, in nanoseconds; 0: none is arriving.
@@ -78,11 +80,12 @@ pub(crate) enum Loss {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: Box<dyn Stream>, lane: Weak<Lane>, output_bound: usize) -> Self {
+    pub(crate) fn new(stream: Box<dyn Stream>, lane: Weak<Lane>, place: (u32, u32), output_bound: usize) -> Self {
         Connection {
             stream,
             reading: Turn::new(Reading { framer: Framer::new(), partial: None }),
             lane,
+            place,
             writing: Mutex::new("connection output", Scope::Connection, Writing::default()),
             congested: AtomicBool::new(false),
             code_sets: AtomicU64::new(0),

@@ -11,33 +11,35 @@ use super::worker::{Read, Worker};
 use crate::orb::Core;
 
 /// Serves one connection until it ends or moves.
-pub(crate) fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>, token: u64) {
+pub(crate) fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
     let mut worker = Worker::new();
     loop {
         let Some(mut turn) = connection.reading.enter() else { return };
         match turn.with(|reading| worker.read(reading, connection, &core.config().limits, Wait::Block)) {
-            Read::Message { message, more: false } => {
+            Read::Message { message, more } => {
                 drop(turn);
-                if !worker.serve(core, connection, message, Wait::Block) {
-                    return lane.ended(core, token);
+                let Some(held) = lane.hold(connection) else { return };
+                if more {
+                    lane.share(core, connection);
                 }
-            }
-            Read::Message { message, more: true } => {
-                drop(turn);
-                lane.share(core, connection, token);
-                if !worker.serve(core, connection, message, Wait::Now) {
-                    lane.ended(core, token);
+                let wait = if more { Wait::Now } else { Wait::Block };
+                let goes_on = worker.serve(core, connection, message, wait);
+                drop(held);
+                if !goes_on {
+                    return lane.ended(core, connection.place);
                 }
-                return;
+                if more {
+                    return;
+                }
             }
             Read::Nothing => {}
             Read::End => {
                 drop(turn);
-                return lane.ended(core, token);
+                return lane.ended(core, connection.place);
             }
             Read::Fault(fault) => {
                 drop(turn);
-                return lane.refuse(core, connection, token, fault);
+                return lane.refuse(core, connection, fault);
             }
         }
     }

@@ -15,7 +15,7 @@ use corelane_sys::counters;
 use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::slots::{Retired, SlotTable};
+use corelane_sys::slots::{Guard, Retired, SlotTable};
 use corelane_sys::thread::{Builder, JoinHandle};
 
 use super::closing::Lingering;
@@ -62,8 +62,8 @@ pub(crate) struct Lane {
 /// Something to do that no descriptor reports.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// The connection of this token may have more to read.
-    Read(u64),
+    /// The connection at this place may have more to read.
+    Read((u32, u32)),
     /// A message that was held back may run now.
     Serve(Arc<Connection>, Message),
 }
@@ -143,7 +143,7 @@ impl Lane {
         let Some(queue) = &self.queue else { return };
         let mut worker = Worker::new();
         while let Some((connection, message)) = queue.pop() {
-            worker.serve(core, &connection, message, Wait::Now);
+            self.serve(core, &mut worker, &connection, message);
         }
     }
 
@@ -167,11 +167,12 @@ impl Lane {
             }
             token if token & LISTENER != 0 => self.accept(core, token),
             token => {
+                let place = place(token);
                 if event.writable() {
-                    self.flush(core, token);
+                    self.flush(core, place);
                 }
                 if event.readable() || event.hung_up() || event.failed() {
-                    self.read(core, worker, token);
+                    self.read(core, worker, place);
                 }
             }
         }
@@ -181,10 +182,27 @@ impl Lane {
     #[cold]
     fn perform(&self, core: &Arc<Core>, worker: &mut Worker, work: Work) {
         match work {
-            Work::Read(token) => self.read(core, worker, token),
-            Work::Serve(connection, message) => {
-                worker.serve(core, &connection, message, Wait::Now);
-            }
+            Work::Read(place) => self.read(core, worker, place),
+            Work::Serve(connection, message) => self.serve(core, worker, &connection, message),
+        }
+    }
+
+    /// Keeps a connection from ending while its request runs. `None` if it has ended: the peer was told that what it has not
+    /// been answered did not run, so it must not run.
+    #[inline]
+    pub(crate) fn hold(&self, connection: &Connection) -> Option<Guard<'_, Arc<Connection>>> {
+        self.connections.get(connection.place.0, connection.place.1)
+    }
+
+    /// Serves a message that had to wait.
+    #[cold]
+    fn serve(&self, core: &Arc<Core>, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
+        let goes_on = match self.hold(connection) {
+            Some(_held) => worker.serve(core, connection, message, Wait::Now),
+            None => true,
+        };
+        if !goes_on {
+            self.ended(core, connection.place);
         }
     }
 
@@ -212,9 +230,8 @@ impl Lane {
 
     /// Reads one message of a connection and serves it. Reading ends before the upcall, so another thread may read the next.
     #[inline]
-    fn read(&self, core: &Arc<Core>, worker: &mut Worker, token: u64) {
-        let (slot, generation) = place(token);
-        let Some(connection) = self.connections.get(slot, generation) else { return };
+    fn read(&self, core: &Arc<Core>, worker: &mut Worker, place: (u32, u32)) {
+        let Some(connection) = self.connections.get(place.0, place.1) else { return };
         let Some(mut turn) = connection.reading.enter() else { return };
         let (message, more) = loop {
             if connection.is_congested() {
@@ -243,22 +260,22 @@ impl Lane {
                 },
                 Read::End => {
                     drop(turn);
-                    return self.ended(core, token);
+                    return self.ended(core, place);
                 }
                 Read::Fault(fault) => {
                     drop(turn);
-                    return self.refuse(core, &connection, token, fault);
+                    return self.refuse(core, &connection, fault);
                 }
             }
         };
         if more {
-            self.push(Work::Read(token));
+            self.push(Work::Read(place));
         }
         if let Some(queue) = &self.queue {
             return self.enqueue(core, worker, queue, &connection, message);
         }
         if !worker.serve(core, &connection, message, Wait::Now) {
-            self.ended(core, token);
+            self.ended(core, place);
         }
     }
 
@@ -277,32 +294,30 @@ impl Lane {
     }
 
     #[cold]
-    fn flush(&self, core: &Arc<Core>, token: u64) {
-        let (slot, generation) = place(token);
-        let Some(connection) = self.connections.get(slot, generation) else { return };
+    fn flush(&self, core: &Arc<Core>, place: (u32, u32)) {
+        let Some(connection) = self.connections.get(place.0, place.1) else { return };
         if !connection.is_congested() {
             return;
         }
         match connection.flush() {
-            Ok(true) => self.push(Work::Read(token)),
+            Ok(true) => self.push(Work::Read(place)),
             Ok(false) => {}
-            Err(_) => self.ended(core, token),
+            Err(_) => self.ended(core, place),
         }
     }
 
     /// The peer broke the protocol: it is told so, and the connection ends.
     #[cold]
-    pub(crate) fn refuse(&self, core: &Arc<Core>, connection: &Arc<Connection>, token: u64, fault: Fault) {
+    pub(crate) fn refuse(&self, core: &Arc<Core>, connection: &Arc<Connection>, fault: Fault) {
         core.events().report(&OrbEvent::ProtocolFault { peer: connection.stream.peer().clone(), fault });
         self.lingering.finish(Arc::clone(connection), &request::message_error());
-        self.ended(core, token);
+        self.ended(core, connection.place);
     }
 
     /// The connection is over: nobody finds it any more; it ends when the last thread in it is out.
     #[cold]
-    pub(crate) fn ended(&self, core: &Arc<Core>, token: u64) {
-        let (slot, generation) = place(token);
-        match self.connections.retire(slot, generation) {
+    pub(crate) fn ended(&self, core: &Arc<Core>, place: (u32, u32)) {
+        match self.connections.retire(place.0, place.1) {
             Retired::Stale => return,
             Retired::Taken(connection) => self.end(connection),
             Retired::Deferred => {}
@@ -350,41 +365,37 @@ impl Lane {
     /// Takes a connection in.
     #[cold]
     fn adopt(&self, core: &Arc<Core>, stream: Box<dyn Stream>) {
-        let connection = Arc::new(Connection::new(stream, self.own.clone(), self.config.output_bound));
-        let entry = if self.closing.load(Ordering::Acquire) {
-            None
-        } else {
-            self.connections.insert(Arc::clone(&connection)).ok()
+        let peer = stream.peer().clone();
+        let make = |slot, generation| {
+            Arc::new(Connection::new(stream, self.own.clone(), (slot, generation), self.config.output_bound))
         };
-        let Some((slot, generation)) = entry else {
-            core.events().report(&OrbEvent::ConnectionRefused {
-                peer: connection.stream.peer().clone(),
-                most: self.config.connections,
-            });
+        let place = if self.closing.load(Ordering::Acquire) { None } else { self.connections.insert_with(make).ok() };
+        let Some(connection) = place.and_then(|(slot, generation)| self.connections.get(slot, generation)) else {
+            core.events().report(&OrbEvent::ConnectionRefused { peer, most: self.config.connections });
             return;
         };
         core.events().connection_opened();
-        let token = (u64::from(slot) << 32) | u64::from(generation);
         match self.config.dispatch {
-            Dispatch::ThreadPerConnection { most } if self.dedicate(core, &connection, token, most) => {}
-            _ => self.share(core, &connection, token),
+            Dispatch::ThreadPerConnection { most } if self.dedicate(core, &connection, most) => {}
+            _ => self.share(core, &connection),
         }
     }
 
     /// Gives a connection to the shared threads.
-    pub(crate) fn share(&self, core: &Arc<Core>, connection: &Arc<Connection>, token: u64) {
+    pub(crate) fn share(&self, core: &Arc<Core>, connection: &Arc<Connection>) {
+        let token = (u64::from(connection.place.0) << 32) | u64::from(connection.place.1);
         let interest = EDGES.into_iter().reduce(|one, other| one | other).unwrap_or(Interest::EDGE);
         let watched = connection.stream.readiness().map(|fd| self.epoll.add(fd, token, interest));
         if matches!(watched, Some(Ok(()))) {
             // What has been read already is reported by no edge.
-            self.push(Work::Read(token));
+            self.push(Work::Read(connection.place));
         } else {
-            self.ended(core, token);
+            self.ended(core, connection.place);
         }
     }
 
     /// Gives a connection a thread of its own; false if as many as may have one.
-    fn dedicate(&self, core: &Arc<Core>, connection: &Arc<Connection>, token: u64, most: usize) -> bool {
+    fn dedicate(&self, core: &Arc<Core>, connection: &Arc<Connection>, most: usize) -> bool {
         let mut threads = self.dedicated.lock();
         threads.retain(|thread| !thread.is_finished());
         let Some(lane) = self.own.upgrade() else { return false };
@@ -392,9 +403,9 @@ impl Lane {
             return false;
         }
         let builder =
-            Builder::new().name(format!("{}/c{}", self.config.name, token >> 32)).stack_size(self.config.stack);
+            Builder::new().name(format!("{}/c{}", self.config.name, connection.place.0)).stack_size(self.config.stack);
         let (core, connection) = (Arc::clone(core), Arc::clone(connection));
-        match builder.spawn(move || dedicated::run(&lane, &core, &connection, token)) {
+        match builder.spawn(move || dedicated::run(&lane, &core, &connection)) {
             Ok(thread) => threads.push(thread),
             Err(_) => return false,
         }
@@ -405,9 +416,9 @@ impl Lane {
     pub(crate) fn close(&self, core: &Arc<Core>) {
         self.closing.store(true, Ordering::Release);
         for connection in self.connections.iter() {
-            let token = (u64::from(connection.index()) << 32) | u64::from(connection.generation());
+            let place = connection.place;
             drop(connection);
-            self.ended(core, token);
+            self.ended(core, place);
         }
     }
 
@@ -419,6 +430,7 @@ impl Lane {
     /// Ends the threads; each of them tells the next.
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.store(true, Ordering::Release);
+        self.lingering.cut();
         self.wake.notify();
         if let Some(queue) = &self.queue {
             queue.stop();
@@ -435,9 +447,9 @@ impl Lane {
             if connection.stalled_for(now) > self.config.message_timeout {
                 core.events().report(&OrbEvent::Stalled { peer: connection.stream.peer().clone() });
                 connection.close();
-                let token = (u64::from(connection.index()) << 32) | u64::from(connection.generation());
+                let place = connection.place;
                 drop(connection);
-                self.ended(core, token);
+                self.ended(core, place);
             }
         }
     }

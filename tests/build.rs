@@ -1,0 +1,4 @@
+//! Compiles the tests' IDL.
+fn main() {
+    corelane_idl::Builder::new().compile("idl/probe.idl");
+}

@@ -1,0 +1,176 @@
+//! What the integration tests share: the probe servant, and two ORBs on loopback.
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use corelane::{Completion, Dispatch, Octets, Orb, OrbBuilder, PoolConfig, Reference, SystemException, SystemExceptionKind};
+use corelane_sys::counters;
+
+corelane::include_idl!("probe");
+
+pub use test::{Counts, Probe, ProbeRef, Refused, Small};
+
+/// Allocations are counted in every test.
+#[global_allocator]
+static ALLOCATOR: corelane_sys::alloc::Counting = corelane_sys::alloc::Counting;
+
+/// The servant that the tests call.
+#[derive(Debug, Default)]
+pub struct TestProbe {
+    level: AtomicI32,
+    noted: AtomicI32,
+}
+
+impl Probe for TestProbe {
+    fn cube_octet(&self, o: u8) -> Result<u8, SystemException> {
+        Ok(o.wrapping_mul(o).wrapping_mul(o))
+    }
+
+    fn cube_long(&self, l: i32) -> Result<i32, SystemException> {
+        Ok(l.wrapping_mul(l).wrapping_mul(l))
+    }
+
+    fn cube_small(&self, s: &Small) -> Result<Small, SystemException> {
+        let cube = |value: i16| value.wrapping_mul(value).wrapping_mul(value);
+        Ok(Small { o: self.cube_octet(s.o)?, l: self.cube_long(s.l)?, s: cube(s.s) })
+    }
+
+    fn length_of(&self, s: &str) -> Result<i32, SystemException> {
+        Ok(i32::try_from(s.chars().count()).unwrap_or(-1))
+    }
+
+    fn sum(&self, v: &[i32]) -> Result<i32, SystemException> {
+        Ok(v.iter().fold(0, |sum, value| sum.wrapping_add(*value)))
+    }
+
+    fn total(&self, v: &[Small]) -> Result<i32, SystemException> {
+        Ok(v.iter().fold(0, |sum, value| sum.wrapping_add(value.l)))
+    }
+
+    fn echo(&self, s: &str) -> Result<String, SystemException> {
+        Ok(s.to_owned())
+    }
+
+    fn mirror(&self, v: &[u8]) -> Result<Octets, SystemException> {
+        Ok(Octets::from(v.to_vec()))
+    }
+
+    fn note(&self, n: i32) -> Result<(), SystemException> {
+        self.noted.fetch_add(n, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn noted(&self) -> Result<i32, SystemException> {
+        Ok(self.noted.load(Ordering::SeqCst))
+    }
+
+    fn slow(&self, milliseconds: u32) -> Result<(), SystemException> {
+        std::thread::sleep(Duration::from_millis(milliseconds.into()));
+        Ok(())
+    }
+
+    fn refuse(&self, code: i32) -> Result<(), test::probe::RefuseError> {
+        match code {
+            0 => Ok(()),
+            1..=99 => Err(Refused { code, why: "because".into() }.into()),
+            _ => Err(SystemException::new(SystemExceptionKind::NoPermission, 7, Completion::No).into()),
+        }
+    }
+
+    fn panic(&self) -> Result<(), SystemException> {
+        panic!("as asked")
+    }
+
+    fn call_back(&self, other: Option<&ProbeRef>, depth: i32) -> Result<i32, SystemException> {
+        match (other, test_reference()) {
+            (Some(other), Some(own)) if depth > 0 => Ok(1 + other.call_back(Some(&own), depth - 1)?),
+            (Some(other), None) if depth > 0 => Ok(1 + other.call_back(None, depth - 1)?),
+            _ => Ok(0),
+        }
+    }
+
+    fn thread(&self) -> Result<String, SystemException> {
+        Ok(std::thread::current().name().unwrap_or_default().to_owned())
+    }
+
+    fn cost_so_far(&self) -> Result<Counts, SystemException> {
+        let now = counters::snapshot();
+        Ok(Counts {
+            system_calls: now.syscalls,
+            locks: now.locks,
+            orb_locks: now.orb_locks,
+            allocations: now.allocations,
+            handoffs: now.handoffs,
+        })
+    }
+
+    fn level(&self) -> Result<i32, SystemException> {
+        Ok(self.level.load(Ordering::SeqCst))
+    }
+
+    fn set_level(&self, level: i32) -> Result<(), SystemException> {
+        self.level.store(level, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// The reference of the object whose operation is running, if one is.
+fn test_reference() -> Option<ProbeRef> {
+    let current = corelane::current()?;
+    current.poa.id_to_reference(&current.object_id).ok().map(ProbeRef::from_object)
+}
+
+/// An ORB that serves one probe, and the probe's reference as text.
+#[derive(Debug)]
+pub struct Server {
+    /// The ORB.
+    pub orb: Orb,
+    /// The probe, as the server itself sees it.
+    pub probe: ProbeRef,
+    /// The stringified reference.
+    pub ior: String,
+}
+
+/// A server on a free port of the loopback interface.
+///
+/// # Panics
+/// When it cannot be made: the test has failed then.
+#[must_use]
+pub fn serve(dispatch: Dispatch) -> Server {
+    serve_with(Orb::builder().pool(PoolConfig { dispatch, ..PoolConfig::default() }).listen("tcp:127.0.0.1:0"))
+}
+
+/// A server that is set up otherwise.
+///
+/// # Panics
+/// When it cannot be made: the test has failed then.
+#[must_use]
+pub fn serve_with(builder: OrbBuilder) -> Server {
+    let orb = builder.build().expect("a server");
+    let poa = orb.root_poa();
+    let id = poa.activate_object(&TestProbe::default().servant()).expect("an active object");
+    poa.manager().activate().expect("an active manager");
+    let reference = poa.id_to_reference(&id).expect("a reference");
+    let ior = reference.to_string();
+    Server { probe: ProbeRef::from_object(reference), orb, ior }
+}
+
+/// A client ORB and its reference to what `ior` says.
+///
+/// # Panics
+/// When it cannot be made: the test has failed then.
+#[must_use]
+pub fn client(ior: &str) -> (Orb, ProbeRef) {
+    let orb = Orb::new().expect("a client");
+    let object = orb.string_to_object(ior).expect("a reference").expect("not nil");
+    (orb, ProbeRef::from_object(object))
+}
+
+/// Every dispatch architecture, small enough for a test and large enough for nested callbacks.
+pub const EVERY_DISPATCH: [Dispatch; 4] = [
+    Dispatch::Reactive,
+    Dispatch::ThreadPerConnection { most: 16 },
+    Dispatch::LeaderFollowers { threads: 4 },
+    Dispatch::HalfSyncHalfAsync { threads: 4, queue: 64 },
+];

@@ -1,0 +1,90 @@
+//! The request budget of the design, counted: allocations, system calls, locks and hand-offs of a call in steady state.
+
+use corelane::{Dispatch, Reference};
+use corelane_sys::counters;
+use corelane_tests::{Counts, ProbeRef, Server, Small, client, serve};
+use std::time::Duration;
+
+const CALLS: u64 = 500;
+
+/// What one call costs the client, averaged over many, and what it costs the thread that serves.
+struct Cost {
+    client: [u64; 4],
+    server: [u64; 4],
+}
+
+/// Counts `CALLS` calls after warm-up. The server has one serving thread, so its counts are those of one thread.
+fn measure(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
+    for _ in 0..200 {
+        call(probe);
+    }
+    // The first question makes the server's reply buffer as large as it has to be.
+    probe.cost_so_far().unwrap();
+    let before = probe.cost_so_far().unwrap();
+    let here = counters::snapshot();
+    for _ in 0..CALLS {
+        call(probe);
+    }
+    let client = counters::snapshot() - here;
+    let server = of(&probe.cost_so_far().unwrap(), &before);
+    let client = [client.syscalls, client.allocations, client.orb_locks, client.handoffs];
+    // From one question to the next the server has run the calls and the second half of one and the first of the other.
+    Cost { client: client.map(|all| all * 1000 / CALLS), server: server.map(|all| all * 1000 / (CALLS + 1)) }
+}
+
+fn of(after: &Counts, before: &Counts) -> [u64; 4] {
+    [
+        after.system_calls - before.system_calls,
+        after.allocations - before.allocations,
+        after.orb_locks - before.orb_locks,
+        after.handoffs - before.handoffs,
+    ]
+}
+
+/// 2 system calls and nothing else at the client; `system_calls` and nothing else at the server. In thousandths of a call, so
+/// that one stray event among all calls shows.
+fn assert_budget(server: &Server, system_calls: u64, what: &str, call: impl Fn(&ProbeRef)) {
+    let (_orb, probe) = client(&server.ior);
+    let cost = measure(&probe, call);
+    assert_eq!(cost.client, [2000, 0, 0, 0], "{what}: system calls, allocations, ORB locks, hand-offs of the client");
+    assert_eq!(cost.server, [system_calls * 1000, 0, 0, 0], "{what}: the same of the server");
+}
+
+fn every_plain_argument(server: &Server, system_calls: u64) {
+    let longs: Vec<i32> = (0..1024).collect();
+    let smalls = vec![Small { o: 1, l: 2, s: 3 }; 64];
+    assert_budget(server, system_calls, "octet", |probe| assert_eq!(probe.cube_octet(3).unwrap(), 27));
+    assert_budget(server, system_calls, "long", |probe| assert_eq!(probe.cube_long(3).unwrap(), 27));
+    let small = Small { o: 1, l: 2, s: 3 };
+    assert_budget(server, system_calls, "struct", |probe| assert_eq!(probe.cube_small(&small).unwrap().l, 8));
+    assert_budget(server, system_calls, "string", |probe| assert_eq!(probe.length_of("grün").unwrap(), 4));
+    assert_budget(server, system_calls, "sequence<long>", |probe| assert_eq!(probe.sum(&longs).unwrap(), 523_776));
+    assert_budget(server, system_calls, "sequence<struct>", |probe| assert_eq!(probe.total(&smalls).unwrap(), 128));
+}
+
+#[test]
+fn leader_followers_costs_three_system_calls() {
+    every_plain_argument(&serve(Dispatch::LeaderFollowers { threads: 1 }), 3);
+}
+
+#[test]
+fn thread_per_connection_costs_two_system_calls() {
+    every_plain_argument(&serve(Dispatch::ThreadPerConnection { most: 16 }), 2);
+}
+
+#[test]
+fn a_precise_deadline_costs_the_client_a_third_system_call() {
+    let server = serve(Dispatch::LeaderFollowers { threads: 1 });
+    let (_orb, probe) = client(&server.ior);
+    let probe = probe.with_timeout(Duration::from_millis(500));
+    let cost = measure(&probe, |probe| assert_eq!(probe.cube_octet(3).unwrap(), 27));
+    assert_eq!(cost.client, [3000, 0, 0, 0]);
+}
+
+#[test]
+fn a_variable_result_costs_the_client_one_allocation() {
+    let server = serve(Dispatch::LeaderFollowers { threads: 1 });
+    let (_orb, probe) = client(&server.ior);
+    let cost = measure(&probe, |probe| assert_eq!(probe.echo("text").unwrap(), "text"));
+    assert_eq!(cost.client, [2000, 1000, 0, 0]);
+}

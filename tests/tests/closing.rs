@@ -1,0 +1,132 @@
+//! Ends and beginnings: deadlines, restarts, closing, forwards.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use corelane::{CallPolicies, Completion, Dispatch, Orb, Phase, PoolConfig, Reference, SystemExceptionKind as Kind, with_call_policies};
+use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_with};
+
+#[test]
+fn deadlines_are_kept_at_every_level() {
+    let server = serve(Dispatch::LeaderFollowers { threads: 2 });
+    let (_orb, probe) = client(&server.ior);
+    let precise = probe.with_timeout(Duration::from_millis(30));
+    let start = Instant::now();
+    let late = precise.slow(300).unwrap_err();
+    assert_eq!((late.kind(), late.completed()), (Kind::Timeout, Completion::Maybe));
+    assert!(start.elapsed() >= Duration::from_millis(30) && start.elapsed() < Duration::from_millis(250));
+    let detail = late.detail().unwrap();
+    assert_eq!(detail.phase, Some(Phase::Wait));
+    assert!(detail.endpoint.as_deref().unwrap().starts_with("tcp:127.0.0.1:"));
+    // The late reply is skipped: the same connection serves the next call.
+    assert_eq!(precise.with_timeout(Duration::from_secs(5)).cube_octet(2).unwrap(), 8);
+    let of_thread = CallPolicies { timeout: Some(Duration::from_millis(20).into()), ..CallPolicies::NONE };
+    let late = with_call_policies(of_thread, || probe.slow(200)).unwrap_err();
+    assert_eq!(late.kind(), Kind::Timeout);
+    let impatient = Orb::builder().call_timeout(Duration::from_millis(20)).build().unwrap();
+    let probe = ProbeRef::from_object(impatient.string_to_object(&server.ior).unwrap().unwrap());
+    assert_eq!(probe.slow(200).unwrap_err().kind(), Kind::Timeout);
+}
+
+#[test]
+fn a_client_finds_a_server_that_was_restarted() {
+    for dispatch in EVERY_DISPATCH {
+        let first = serve(dispatch);
+        let corelane::Endpoint::Tcp { port, .. } = first.orb.endpoints()[0].clone() else { panic!() };
+        let (orb, probe) = client(&first.ior);
+        first.orb.bind_key("Probe", first.probe.as_object()).unwrap();
+        let by_key = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Probe")).unwrap().unwrap();
+        let by_key = ProbeRef::from_object(by_key);
+        assert_eq!(by_key.cube_octet(2).unwrap(), 8);
+        assert_eq!(probe.cube_octet(2).unwrap(), 8);
+        drop(first);
+        let address = format!("tcp:127.0.0.1:{port}");
+        let second = serve_with(Orb::builder().pool(PoolConfig { dispatch, ..PoolConfig::default() }).listen(address));
+        second.orb.bind_key("Probe", second.probe.as_object()).unwrap();
+        assert_eq!(by_key.cube_octet(3).unwrap(), 27, "{dispatch:?}");
+        // The object of the first server is gone for good, and the second one says so.
+        let gone = probe.cube_octet(2).unwrap_err();
+        assert_eq!((gone.kind(), gone.completed()), (Kind::ObjectNotExist, Completion::No));
+        assert!(probe.as_object().non_existent().unwrap());
+    }
+}
+
+#[test]
+fn nobody_there_is_transient_and_says_where() {
+    let server = serve(Dispatch::Reactive);
+    let ior = server.ior.clone();
+    drop(server);
+    let (_orb, probe) = client(&ior);
+    let refused = probe.cube_octet(1).unwrap_err();
+    assert_eq!((refused.kind(), refused.completed()), (Kind::Transient, Completion::No));
+    assert!(refused.to_string().contains("connecting at tcp:127.0.0.1:"), "{refused}");
+}
+
+#[test]
+fn shutdown_lets_running_requests_finish() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve(dispatch);
+        let (_orb, probe) = client(&server.ior);
+        probe.cube_octet(1).unwrap();
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| probe.slow(100));
+            std::thread::sleep(Duration::from_millis(40));
+            server.orb.shutdown(true).unwrap();
+            call.join().unwrap().unwrap_or_else(|lost| panic!("{dispatch:?}: {lost}"));
+        });
+        let refused = server.probe.cube_octet(1).unwrap_err();
+        assert_eq!(refused.kind(), Kind::BadInvOrder);
+    }
+}
+
+/// A server that closes in good order just as the request arrives: what it did not answer it did not run, so the call goes on
+/// to the next server.
+#[test]
+fn a_request_that_meets_close_connection_is_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let closer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 512];
+        assert!(stream.read(&mut request).unwrap() > 12);
+        stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
+        drop(stream);
+        // The second attempt: an octet of value 9, as the reply to the request id that it carries.
+        let (mut stream, _) = listener.accept().unwrap();
+        let read = stream.read(&mut request).unwrap();
+        assert!(read > 16);
+        let mut reply = b"GIOP\x01\x02\x01\x01\x0d\x00\x00\x00".to_vec();
+        reply.extend_from_slice(&request[12..16]);
+        reply.extend_from_slice(&[0; 8]);
+        reply.push(9);
+        stream.write_all(&reply).unwrap();
+        let _ = stream.read(&mut request);
+    });
+    let orb = Orb::new().unwrap();
+    let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/x")).unwrap().unwrap();
+    assert_eq!(ProbeRef::from_object(object).cube_octet(1).unwrap(), 9);
+    drop(orb);
+    closer.join().unwrap();
+}
+
+/// A server that goes away without a word after it has taken the request: it may have run, so it is not sent again.
+#[test]
+fn a_request_that_may_have_run_is_not_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let closer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 512];
+        assert!(stream.read(&mut request).unwrap() > 12);
+        drop(stream);
+        listener.set_nonblocking(true).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(listener.accept().is_err(), "the request was sent again");
+    });
+    let orb = Orb::new().unwrap();
+    let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/x")).unwrap().unwrap();
+    let lost = ProbeRef::from_object(object).cube_octet(1).unwrap_err();
+    assert_eq!((lost.kind(), lost.completed()), (Kind::CommFailure, Completion::Maybe));
+    closer.join().unwrap();
+}

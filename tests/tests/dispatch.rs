@@ -1,0 +1,107 @@
+//! Every dispatch architecture: concurrency, nested callbacks, bounds.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use corelane::{Dispatch, Reference, SystemExceptionKind};
+use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, test};
+
+#[test]
+fn plain_calls_work_in_every_architecture() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve(dispatch);
+        let (_orb, probe) = client(&server.ior);
+        assert_eq!(probe.cube_octet(3).unwrap(), 27);
+        assert_eq!(probe.echo("Grüße, 世界").unwrap(), "Grüße, 世界");
+        assert_eq!(&*probe.mirror(&vec![7; 300_000]).unwrap(), &vec![7; 300_000][..]);
+        probe.set_level(5).unwrap();
+        assert_eq!(probe.level().unwrap(), 5);
+        for _ in 0..10 {
+            probe.note(2).unwrap();
+        }
+        while probe.noted().unwrap() != 20 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn exceptions_arrive_as_they_were_raised() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve(dispatch);
+        let (_orb, probe) = client(&server.ior);
+        probe.refuse(0).unwrap();
+        let test::probe::RefuseError::Refused(refused) = probe.refuse(3).unwrap_err() else { panic!() };
+        assert_eq!((refused.code, refused.why.as_str()), (3, "because"));
+        let test::probe::RefuseError::System(denied) = probe.refuse(100).unwrap_err() else { panic!() };
+        assert_eq!((denied.kind(), denied.minor()), (SystemExceptionKind::NoPermission, 7));
+        let panicked = probe.panic().unwrap_err();
+        assert_eq!(panicked.kind(), SystemExceptionKind::Unknown);
+        assert_eq!(server.orb.event_counts().panics, 1);
+        assert_eq!(probe.cube_octet(2).unwrap(), 8);
+    }
+}
+
+/// Client and server call each other, each from inside the other's call.
+#[test]
+fn nested_callbacks_work_in_every_architecture() {
+    for dispatch in EVERY_DISPATCH {
+        let (server, peer) = (serve(dispatch), serve(dispatch));
+        let ours = peer.probe.clone();
+        let remote = ProbeRef::from_object(peer.orb.string_to_object(&server.ior).unwrap().unwrap());
+        let remote = remote.with_timeout(Duration::from_secs(20));
+        // Depth 3 needs two threads on either side at once, or one that serves while it waits.
+        assert_eq!(remote.call_back(Some(&ours), 3).unwrap(), 3, "{dispatch:?}");
+    }
+}
+
+/// Eight client threads with slow servants: nobody waits for another's reply.
+#[test]
+fn threads_of_one_reference_do_not_wait_for_each_other() {
+    let server = serve(Dispatch::LeaderFollowers { threads: 8 });
+    let (orb, probe) = client(&server.ior);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..4).for_each(|_| probe.slow(50).unwrap()));
+        }
+    });
+    let elapsed = start.elapsed();
+    // 8 x 4 x 50 ms one after the other would be 1.6 s; what decides is that it is nowhere near that.
+    assert!(elapsed < Duration::from_millis(1200), "{elapsed:?}");
+    drop(orb);
+}
+
+#[test]
+fn a_full_queue_turns_requests_away() {
+    let server = serve(Dispatch::HalfSyncHalfAsync { threads: 1, queue: 1 });
+    let (orb, probe) = client(&server.ior);
+    let (orb, probe) = (Arc::new(orb), Arc::new(probe));
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let calls: Vec<_> = (0..6).map(|_| scope.spawn(|| probe.slow(100))).collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    let refused: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+    assert!(!refused.is_empty() && refused.len() <= 4, "{refused:?}");
+    assert!(refused.iter().all(|refused| refused.kind() == SystemExceptionKind::Transient));
+    drop((orb, probe));
+}
+
+#[test]
+fn a_thread_per_connection_is_named_by_its_connection_and_ends_with_it() {
+    let server = serve(Dispatch::ThreadPerConnection { most: 1 });
+    let (first_orb, first) = client(&server.ior);
+    let (_second_orb, second) = client(&server.ior);
+    let dedicated = first.thread().unwrap();
+    assert!(dedicated.starts_with("pool/c"), "{dedicated}");
+    assert!(second.thread().unwrap().starts_with("pool/l"));
+    drop(first_orb);
+    for _ in 0..1000 {
+        let (_orb, next) = client(&server.ior);
+        if next.thread().unwrap().starts_with("pool/c") {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    panic!("the thread of a closed connection is never given to another one");
+}
