@@ -4,7 +4,9 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use corelane::{Completion, Dispatch, Octets, Orb, OrbBuilder, PoolConfig, Reference, SystemException, SystemExceptionKind};
+use corelane::{
+    Completion, Dispatch, Octets, Orb, OrbBuilder, PoolConfig, Reference, SystemException, SystemExceptionKind,
+};
 use corelane_sys::counters;
 
 corelane::include_idl!("probe");

@@ -4,7 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use corelane::{CallPolicies, Completion, Dispatch, Orb, Phase, PoolConfig, Reference, SystemExceptionKind as Kind, with_call_policies};
+use corelane::{
+    CallPolicies, Completion, Dispatch, Orb, Phase, PoolConfig, Reference, SystemExceptionKind as Kind,
+    with_call_policies,
+};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_with};
 
 #[test]

@@ -125,7 +125,10 @@ impl Pool {
         let mut failure = io::Error::new(io::ErrorKind::AddrNotAvailable, "the profile has no address");
         for endpoint in &self.key.endpoints {
             match core.transports().connect(endpoint, until) {
-                Ok(stream) => return ClientConnection::new(stream, core, endpoint, Arc::downgrade(self)).map_err(NoConnection::Failed),
+                Ok(stream) => {
+                    return ClientConnection::new(stream, core, endpoint, Arc::downgrade(self))
+                        .map_err(NoConnection::Failed);
+                }
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(NoConnection::TimedOut),
                 Err(error) => failure = error,
             }

@@ -65,7 +65,8 @@ impl Watcher {
         let Some(fd) = stream.readiness() else { return Ok(Watched { hung_up, entry: None }) };
         self.start()?;
         let entry = Entry { hung_up: Arc::clone(&hung_up), pool };
-        let (slot, generation) = self.shared.entries.insert(entry).map_err(|full| io::Error::other(full.to_string()))?;
+        let (slot, generation) =
+            self.shared.entries.insert(entry).map_err(|full| io::Error::other(full.to_string()))?;
         let token = (u64::from(slot) << 32) | u64::from(generation);
         let watched = Watched { hung_up, entry: Some((Arc::clone(&self.shared), slot, generation)) };
         self.shared.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)?;
