@@ -93,33 +93,44 @@ impl<'c> Generator<'c> {
     /// Errors for definitions of the main file that have no form in Rust yet. Those of included files are left
     /// out without a word unless the main file uses them.
     fn find_unsupported(&mut self) -> Vec<Diagnostic> {
-        let mut changed = true;
-        while changed {
-            changed = false;
+        // What has no form itself, then what uses it.
+        let all = || self.model().ids().filter(|id| !self.is_built_in(*id));
+        let direct: Vec<DefinitionId> = all().filter(|id| self.unsupported_reason(*id).is_some()).collect();
+        for id in self.model().ids() {
+            if self.is_built_in(id)
+                && let Some(what) = Self::unsupported_kind(&self.model().get(id).kind)
+            {
+                self.unsupported.insert(id, what);
+            }
+        }
+        loop {
+            let known = self.unsupported.len();
             for id in self.model().ids() {
                 if !self.unsupported.contains_key(&id)
                     && let Some((what, _)) = self.unsupported_reason(id)
                 {
                     self.unsupported.insert(id, what);
-                    changed = true;
                 }
             }
-        }
-        let mut diagnostics = Vec::new();
-        for id in self.model().ids() {
-            let definition = self.model().get(id);
-            let main = self.compilation.sources.file_of(definition.span) == FileId(0);
-            if !main || self.is_built_in(id) || !self.unsupported.contains_key(&id) {
-                continue;
-            }
-            if let Some((what, span)) = self.unsupported_reason(id) {
-                let message = format!("{what} has no form in Rust yet");
-                let diagnostic = Diagnostic::error(span, message).label("used here");
-                diagnostics
-                    .push(diagnostic.note("a later version of this compiler will have one; `--check` accepts it"));
+            if self.unsupported.len() == known {
+                break;
             }
         }
-        diagnostics
+        let is_main = |id: &DefinitionId| {
+            let span = self.model().get(*id).span;
+            !self.is_built_in(*id) && self.compilation.sources.file_of(span) == FileId(0)
+        };
+        let mut refused: Vec<DefinitionId> = direct.into_iter().filter(is_main).collect();
+        if refused.is_empty() {
+            refused = self.model().ids().filter(|id| self.unsupported.contains_key(id)).filter(is_main).collect();
+        }
+        let reasons = refused.into_iter().filter_map(|id| self.unsupported_reason(id));
+        reasons
+            .map(|(what, span)| {
+                let diagnostic = Diagnostic::error(span, format!("{what} has no form in Rust yet")).label("used here");
+                diagnostic.note("a later version of this compiler will have one; `--check` accepts it")
+            })
+            .collect()
     }
 
     fn unsupported_reason(&self, id: DefinitionId) -> Option<(&'static str, Span)> {
@@ -320,13 +331,20 @@ impl<'c> Generator<'c> {
         self.scope = scope;
         let used = std::mem::replace(&mut self.imports, imports);
         out.open(&format!("pub mod {name} {{"));
-        for from in ["corelane::mapping", "corelane"] {
-            let names: Vec<&str> = used.iter().filter(|(source, _)| *source == from).map(|(_, name)| *name).collect();
-            match names.as_slice() {
-                [] => {}
-                [one] => out.line(&format!("use {from}::{one};")),
-                _ => out.imports(&format!("use {from}::{{"), &names),
-            }
+        let names = |from: &str| -> Vec<&str> {
+            used.iter().filter(|(source, _)| *source == from).map(|(_, name)| *name).collect()
+        };
+        let (own, public) = (names("corelane::mapping"), names("corelane"));
+        if let [one] = public.as_slice() {
+            out.line(&format!("use corelane::{one};"));
+        }
+        match own.as_slice() {
+            [] => {}
+            [one] => out.line(&format!("use corelane::mapping::{one};")),
+            _ => out.imports("use corelane::mapping::{", &own),
+        }
+        if public.len() > 1 {
+            out.imports("use corelane::{", &public);
         }
         if !used.is_empty() && !body.is_empty() {
             out.line("");

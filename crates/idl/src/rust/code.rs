@@ -330,7 +330,7 @@ impl Generator<'_> {
             _ => format!(": {}", self.owned(ty)),
         };
         match self.decode(ty, d) {
-            Read::Expression(value) => vec![Line::plain(format!("let {name}{annotation} = {value};"))],
+            Read::Expression(value) => vec![Line::Assign(format!("let {name}{annotation}"), value)],
             Read::Block(inner, value) => {
                 let mut lines = vec![Line::Open(format!("let {name}{annotation} = {{"))];
                 lines.extend(inner);

@@ -80,7 +80,7 @@ impl Generator<'_> {
         out.line(&format!("const MIN_SIZE: usize = {least};"));
         out.gap();
         let parameter = format!("{}: &mut {encoder}<'_>", if body.is_empty() { "_" } else { "e" });
-        out.signature("fn encode(", &["&self".to_owned(), parameter], &format!(") -> Result<(), {error}> {{"));
+        out.signature("fn encode(", &["&self".to_owned(), parameter], &format!("Result<(), {error}>"), " {");
         out.open_again();
         out.lines(&tail(body));
         out.close("}");
@@ -90,7 +90,7 @@ impl Generator<'_> {
         let (decoder, error) = (self.runtime("Decoder"), self.runtime("CdrError"));
         out.gap();
         let parameter = format!("{}: &mut {decoder}<'_>", if unused { "_" } else { "d" });
-        out.signature("fn decode(", &[parameter], &format!(") -> Result<Self, {error}> {{"));
+        out.signature("fn decode(", &[parameter], &format!("Result<Self, {error}>"), " {");
         out.open_again();
     }
 

@@ -133,11 +133,25 @@ impl Generator<'_> {
         self.document(id, out);
         self.attributes(out);
         let head = format!("pub trait {name}: {bounds} {{");
-        out.open(&head);
+        // rustfmt breaks bounds eight columns early.
+        if out.has_room(head.len() + 8) {
+            out.open(&head);
+        } else {
+            out.open(&format!("pub trait {name}:"));
+            if out.has_room(bounds.len()) {
+                out.line(&bounds);
+            } else {
+                for (at, base) in bases.iter().enumerate() {
+                    out.line(&if at == 0 { base.clone() } else { format!("+ {base}") });
+                }
+            }
+            out.close("{");
+            out.open_again();
+        }
         for call in calls {
             self.document_call(call, out);
             let (before, parameters, after) = self.signature(id, call);
-            out.signature(&format!("fn {before}"), &parameters, &format!("{after};"));
+            out.signature(&format!("fn {before}"), &parameters, &after, ";");
         }
         let (servant, skeleton) = (self.runtime("Servant"), self.names.skeleton[&id].clone());
         out.gap();
@@ -147,7 +161,7 @@ impl Generator<'_> {
         out.line("Self: Sized,");
         out.close("{");
         out.open_again();
-        out.line(&format!("{servant}::new({skeleton}(std::sync::Arc::new(self)))"));
+        out.line(&format!("{name}::servant_of(std::sync::Arc::new(self))"));
         out.close("}");
         out.gap();
         out.line("/// The same for an object that others keep too.");
@@ -178,7 +192,7 @@ impl Generator<'_> {
         }
         let outputs = self.output_type(call);
         let error = self.error_type(interface, call);
-        (format!("{}(", call.method), parameters, format!(") -> Result<{outputs}, {error}>"))
+        (format!("{}(", call.method), parameters, format!("Result<{outputs}, {error}>"))
     }
 
     fn output_type(&mut self, call: &Call) -> String {
@@ -306,7 +320,7 @@ impl Generator<'_> {
     fn stub(&mut self, interface: DefinitionId, call: &Call, out: &mut Writer) {
         self.document_call(call, out);
         let (before, parameters, after) = self.signature(interface, call);
-        out.signature(&format!("pub fn {before}"), &parameters, &format!("{after} {{"));
+        out.signature(&format!("pub fn {before}"), &parameters, &after, " {");
         out.open_again();
         let (operation, reference) = (self.runtime("Operation"), self.runtime("Reference"));
         let (object, local, reply, e, servant) =
@@ -314,7 +328,13 @@ impl Generator<'_> {
         let trait_path = self.path_to_trait(interface);
         out.assign(&format!("static OPERATION: {operation}"), &format!("{operation}::new({:?})", call.wire));
         out.line(&format!("let {object} = {reference}::as_object(self);"));
-        out.open(&format!("if let Some({local}) = {object}.collocated::<dyn {trait_path}>()? {{"));
+        let servant_here = format!("{object}.collocated::<dyn {trait_path}>()?");
+        if out.has_room(servant_here.len() + local.len() + 18) {
+            out.open(&format!("if let Some({local}) = {servant_here} {{"));
+        } else {
+            out.broken(&format!("if let Some({local})"), &servant_here);
+            out.open("{");
+        }
         let arguments: Vec<String> = call.inputs().map(|(_, name)| name.clone()).collect();
         let direct = format!("|{servant}| {servant}.{}({})", call.method, arguments.join(", "));
         if direct.len() <= 60 {
@@ -333,13 +353,19 @@ impl Generator<'_> {
         let outputs = call.outputs();
         let raising = self.errors.contains_key(&(interface, call.raises.clone()));
         if call.oneway {
-            invocation(&format!("{object}.send_oneway("), &body, &e, ")", out);
+            invocation(None, &format!("{object}.send_oneway("), &body, &e, ")", out);
         } else if raising {
             let mutable = if outputs.is_empty() { "" } else { "mut " };
-            invocation(&format!("let {mutable}{reply} = {object}.invoke_raising("), &body, &e, ")?;", out);
-            let error = self.error_type(interface, call);
+            invocation(
+                Some(&format!("let {mutable}{reply}")),
+                &format!("{object}.invoke_raising("),
+                &body,
+                &e,
+                ")?;",
+                out,
+            );
             out.open(&format!("if {reply}.exception().is_some() {{"));
-            out.line(&format!("return Err({error}::read({reply}));"));
+            out.line(&format!("return Err({reply}.into());"));
             out.close("}");
             if outputs.is_empty() {
                 out.line("Ok(())");
@@ -347,10 +373,10 @@ impl Generator<'_> {
                 self.read_outputs(&format!("Ok({reply}.read("), &outputs, ")?)", out);
             }
         } else if outputs.is_empty() {
-            invocation(&format!("{object}.invoke("), &body, &e, ")?;", out);
+            invocation(None, &format!("{object}.invoke("), &body, &e, ")?;", out);
             out.line("Ok(())");
         } else {
-            invocation(&format!("let mut {reply} = {object}.invoke("), &body, &e, ")?;", out);
+            invocation(Some(&format!("let mut {reply}")), &format!("{object}.invoke("), &body, &e, ")?;", out);
             self.read_outputs(&format!("{reply}.read("), &outputs, ")", out);
         }
         out.close("}");
@@ -394,7 +420,14 @@ impl Generator<'_> {
         out.gap();
         self.attributes(out);
         out.line("#[doc(hidden)]");
-        out.line(&format!("pub struct {name}(std::sync::Arc<dyn {servant}>);"));
+        let field = format!("std::sync::Arc<dyn {servant}>");
+        if out.has_room(name.len() + field.len() + 14) {
+            out.line(&format!("pub struct {name}({field});"));
+        } else {
+            out.open(&format!("pub struct {name}("));
+            out.line(&format!("{field},"));
+            out.close(");");
+        }
         let own: Vec<&str> = calls.iter().map(|call| call.wire.as_str()).collect();
         let own_table = PerfectHash::of(&own);
         if !calls.is_empty() {
@@ -414,7 +447,7 @@ impl Generator<'_> {
         out.close("}");
         out.gap();
         let parameters = ["&self".to_owned(), "operation: &[u8]".to_owned(), format!("call: &mut {server_call}<'_>")];
-        out.signature("fn dispatch(", &parameters, &format!(") -> Result<(), {exception}> {{"));
+        out.signature("fn dispatch(", &parameters, &format!("Result<(), {exception}>"), " {");
         out.open_again();
         self.dispatch(id, interface, &own_table, calls, out);
         out.close("}");
@@ -423,16 +456,14 @@ impl Generator<'_> {
         let all: Vec<DefinitionId> = std::iter::once(id).chain(bases).collect();
         for (at, base) in all.iter().enumerate() {
             let path = self.path_to_trait(*base);
-            let keyword = if at == 0 { "if" } else { "} else if" };
-            let test =
-                format!("{keyword} let Some(slot) = slot.downcast_mut::<Option<std::sync::Arc<dyn {path}>>>() {{");
             if at == 0 {
-                out.open(&test);
+                out.open("if let Some(slot) = slot.downcast_mut() {");
             } else {
-                out.close(&test);
+                out.close("} else if let Some(slot) = slot.downcast_mut() {");
                 out.open_again();
             }
-            out.line("*slot = Some(self.0.clone());");
+            out.assign(&format!("let servant: std::sync::Arc<dyn {path}>"), "self.0.clone()");
+            out.line("*slot = Some(servant);");
         }
         out.close("}");
         out.close("}");
@@ -454,19 +485,24 @@ impl Generator<'_> {
         self.attributes(out);
         out.open(&format!("impl {name} {{"));
         out.line("#[doc(hidden)]");
+        let mut arms = Writer::at(out.indent() + 2);
+        for (slot, index) in table.order.iter().enumerate() {
+            arms.open(&format!("{slot} => {{"));
+            self.upcall(id, &calls[*index], &mut arms);
+            arms.close("}");
+        }
+        let arms = arms.finish();
+        // Operations with neither arguments nor results need no call.
+        let unused = if arms.contains("call.") || arms.contains("(call)") { "" } else { "_" };
         let parameters = [
             format!("servant: &dyn {servant}"),
             "operation: usize".to_owned(),
-            format!("call: &mut {server_call}<'_>"),
+            format!("{unused}call: &mut {server_call}<'_>"),
         ];
-        out.signature("pub fn call(", &parameters, &format!(") -> Result<(), {exception}> {{"));
+        out.signature("pub fn call(", &parameters, &format!("Result<(), {exception}>"), " {");
         out.open_again();
         out.open("match operation {");
-        for (slot, index) in table.order.iter().enumerate() {
-            out.open(&format!("{slot} => {{"));
-            self.upcall(id, &calls[*index], out);
-            out.close("}");
-        }
+        out.append(&arms);
         out.line(&format!("_ => Err({exception}::bad_operation()),"));
         out.close("}");
         out.close("}");
@@ -502,32 +538,37 @@ impl Generator<'_> {
         };
         let raising = self.errors.contains_key(&(interface, call.raises.clone()));
         let mut before = format!("servant.{}(", call.method);
-        let mut invoked = format!("{before}{})", arguments.join(", "));
-        if invoked.len() > 58 {
+        let joined = arguments.join(", ");
+        if joined.len() > 60 || !out.has_room(4 + before.len() + joined.len() + 3) {
             // A method call that long would be broken at its dot.
             before = format!("{}::{}(", self.path_to_trait(interface), call.method);
             arguments.insert(0, "servant".to_owned());
-            invoked = format!("{before}{})", arguments.join(", "));
         }
         match (raising, names.is_empty()) {
             (false, true) => out.call(&before, &arguments, ")?;"),
-            (false, false) => out.call(&format!("let {pattern} = {before}"), &arguments, ")?;"),
-            (true, true) if invoked.len() <= 60 => {
-                out.open(&format!("if let Err(error) = {invoked} {{"));
+            (false, false) => out.assign_call(&format!("let {pattern}"), &before, &arguments, ")?;"),
+            (true, true) => {
+                let invoked = format!("{before}{})", arguments.join(", "));
+                if joined.len() <= 60 && out.has_room(invoked.len() + 22) {
+                    out.open(&format!("if let Err(error) = {invoked} {{"));
+                } else {
+                    out.assign_call("let outcome", &before, &arguments, ");");
+                    out.open("if let Err(error) = outcome {");
+                }
                 out.line("return error.raise(call);");
                 out.close("}");
             }
-            (true, _) => {
-                out.call(&format!("let outcome = {before}"), &arguments, ");");
-                let (value, pattern) = if names.is_empty() {
-                    ("()".to_owned(), String::new())
-                } else {
-                    (pattern.clone(), format!("let {pattern} = "))
-                };
-                out.open(&format!("{pattern}match outcome {{"));
-                out.line(&format!("Ok({value}) => {value},"));
+            (true, false) => {
+                out.assign_call("let outcome", &before, &arguments, ");");
+                let head = format!("let {pattern} = match outcome {{");
+                let short = out.has_room(head.len());
+                out.open(if short { &head } else { "let outcome = match outcome {" });
+                out.line("Ok(outcome) => outcome,");
                 out.line("Err(error) => return error.raise(call),");
                 out.close("};");
+                if !short {
+                    out.call("let (", &names, ") = outcome;");
+                }
             }
         }
         let mut body = Vec::new();
@@ -575,13 +616,25 @@ impl Generator<'_> {
         out.table("const DISPLACEMENTS: &[u16] = &[", &displacements, "];");
         let made = format!("{table}::new({}, DISPLACEMENTS, NAMES)", hash.seed);
         out.assign(&format!("static OPERATIONS: {table}"), &made);
+        let mut skeletons = std::collections::HashMap::from([(id, "Self".to_owned())]);
+        let mut taken = HashSet::from([self.names.skeleton[&id].clone()]);
+        for (_, base, _) in all.iter().filter(|_| !interface.bases.is_empty()) {
+            if !skeletons.contains_key(base) {
+                let path = self.path_to_skeleton(*base);
+                let short = free(self.names.skeleton[base].clone(), &mut taken);
+                if path != short {
+                    out.assign(&format!("type {short}"), &path);
+                }
+                skeletons.insert(*base, short);
+            }
+        }
         out.open("match OPERATIONS.find(operation) {");
         if interface.bases.is_empty() {
             out.line("Some(operation) => Self::call(&*self.0, operation, call),");
         } else {
             for (slot, index) in hash.order.iter().enumerate() {
                 let (_, base, own) = &all[*index];
-                let skeleton = if *base == id { "Self".to_owned() } else { self.path_to_skeleton(*base) };
+                let skeleton = &skeletons[base];
                 out.arm(&format!("Some({slot})"), &format!("{skeleton}::call(&*self.0, {own}, call)"));
             }
         }
@@ -633,18 +686,32 @@ impl Generator<'_> {
         out.line(&format!("System({exception}),"));
         out.close("}");
         out.gap();
-        out.open(&format!("impl {name} {{"));
-        out.open(&format!("pub(super) fn read(mut reply: {reply}) -> Self {{"));
-        out.open("let exception = match reply.exception() {");
+        out.open(&format!("impl From<{reply}> for {name} {{"));
+        out.open(&format!("fn from(mut reply: {reply}) -> Self {{"));
         for (variant, path) in &variants {
-            let pattern = format!("Some(<{path} as {user}>::REPOSITORY_ID)");
-            out.arm(&pattern, &format!("reply.read({cdr}::decode).map(Self::{variant})"));
+            let constant = super::names::screaming(variant);
+            out.assign(&format!("const {constant}: &str"), &format!("<{path} as {user}>::REPOSITORY_ID"));
+        }
+        out.open("let exception = match reply.exception() {");
+        for (variant, _) in &variants {
+            let pattern = format!("Some({})", super::names::screaming(variant));
+            let value = format!("reply.read({cdr}::decode).map(Self::{variant})");
+            if value.len() <= 60 {
+                out.arm(&pattern, &value);
+            } else {
+                out.open(&format!("{pattern} => reply"));
+                out.line(&format!(".read({cdr}::decode)"));
+                out.line(&format!(".map(Self::{variant}),"));
+                out.outdent();
+            }
         }
         out.line("_ => Err(reply.unlisted_exception()),");
         out.close("};");
         out.line("exception.unwrap_or_else(Self::System)");
         out.close("}");
+        out.close("}");
         out.gap();
+        out.open(&format!("impl {name} {{"));
         out.open(&format!("pub(super) fn raise(self, call: &mut {call}<'_>) -> Result<(), {exception}> {{"));
         out.open("match self {");
         for (variant, _) in &variants {
@@ -693,20 +760,32 @@ fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<(String, 
     table.order.iter().enumerate().map(|(slot, index)| (calls[*index].wire.clone(), id, slot)).collect()
 }
 
-/// `before &OPERATION, &|e| ... after`.
-fn invocation(before: &str, body: &[Line], e: &str, after: &str, out: &mut Writer) {
+/// `left = before &OPERATION, &|e| ... after`.
+fn invocation(left: Option<&str>, before: &str, body: &[Line], e: &str, after: &str, out: &mut Writer) {
     let lines = tail(body);
-    if body.is_empty() {
-        return out.line(&format!("{before}&OPERATION, &|_| Ok(()){after}"));
-    }
-    if let [line] = lines.as_slice()
-        && let Some(text) = line.text()
-        && text.len() + 16 <= 60
-        && before.len() + text.len() + 25 <= 84
+    let single = match lines.as_slice() {
+        [_] if body.is_empty() => Some("&|_| Ok(())".to_owned()),
+        [line] => line.text().map(|text| format!("&|{e}| {text}")),
+        _ => None,
+    };
+    let end = if after.ends_with(';') || left.is_none() { after.to_owned() } else { format!("{after};") };
+    if let Some(closure) = single
+        && closure.len() + 12 <= 60
     {
-        return out.line(&format!("{before}&OPERATION, &|{e}| {text}{after}"));
+        let arguments = ["&OPERATION".to_owned(), closure];
+        let length = before.len() + arguments[0].len() + 2 + arguments[1].len() + end.len();
+        match left {
+            // A closure has to end one column before other arguments.
+            Some(left) if !out.has_room(left.len() + 3 + length + 2) && out.has_room(length + 4) => {
+                return out.broken(left, &format!("{before}{}{end}", arguments.join(", ")));
+            }
+            Some(left) => return out.assign_call(left, before, &arguments, &end),
+            None if out.has_room(length) => return out.call(before, &arguments, &end),
+            None => {}
+        }
     }
-    out.open(&format!("{before}&OPERATION, &|{e}| {{"));
+    let left = left.map_or(String::new(), |left| format!("{left} = "));
+    out.open(&format!("{left}{before}&OPERATION, &|{e}| {{"));
     out.lines(&lines);
-    out.close(&format!("}}{after}"));
+    out.close(&format!("}}{end}"));
 }

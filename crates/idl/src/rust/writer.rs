@@ -26,6 +26,10 @@ impl Writer {
         self.text
     }
 
+    pub(super) fn indent(&self) -> usize {
+        self.indent
+    }
+
     pub(super) fn append(&mut self, text: &str) {
         self.text.push_str(text);
     }
@@ -64,6 +68,11 @@ impl Writer {
         self.indent += 1;
     }
 
+    /// What follows is indented one step less.
+    pub(super) fn outdent(&mut self) {
+        self.indent -= 1;
+    }
+
     /// The names of one `use`, filled into lines.
     pub(super) fn imports(&mut self, before: &str, names: &[&str]) {
         let joined = names.join(", ");
@@ -98,6 +107,7 @@ impl Writer {
                 Line::Open(text) => self.open(text),
                 Line::Close(text) => self.close(text),
                 Line::Call { before, arguments, after } => self.call(before, arguments, after),
+                Line::Assign(left, right) => self.assign(left, right),
                 Line::Table { before, items, after } => self.table(before, items, after),
             }
         }
@@ -125,9 +135,66 @@ impl Writer {
         self.list(before, arguments, after, CALL_WIDTH);
     }
 
-    /// The head of a function.
-    pub(super) fn signature(&mut self, before: &str, parameters: &[String], after: &str) {
-        self.list(before, parameters, after, usize::MAX);
+    /// The head of a function: `before(parameters) -> result` and `;` or ` {`.
+    pub(super) fn signature(&mut self, before: &str, parameters: &[String], result: &str, end: &str) {
+        let joined = parameters.join(", ");
+        let arrow = format!("-> {result}{end}");
+        let length = self.indent * 4 + before.len() + joined.len() + 2 + arrow.len();
+        // rustfmt measures a head without a body as if its brace followed.
+        if end == ";" && length == WIDTH {
+            self.line(&format!("{before}{joined})"));
+            return self.line(&arrow);
+        }
+        if length <= WIDTH {
+            return self.line(&format!("{before}{joined}) {arrow}"));
+        }
+        self.open(before);
+        for parameter in parameters {
+            self.line(&format!("{parameter},"));
+        }
+        let last = format!(") {arrow}");
+        let indent = (self.indent - 1) * 4;
+        // rustfmt counts the indentation twice before it sets the brace of a broken head on a line of its own.
+        let room = if end == ";" { WIDTH } else { WIDTH - indent };
+        if indent + last.len() <= room {
+            self.close(&last);
+        } else if end == " {" && indent + last.len() <= WIDTH + 2 {
+            self.close(&format!(") -> {result}"));
+            self.line("{");
+        } else {
+            let inner = result.strip_prefix("Result<").and_then(|inner| inner.strip_suffix('>')).unwrap_or(result);
+            self.close(") -> Result<");
+            self.indent += 1;
+            for part in split(inner) {
+                self.line(&format!("{part},"));
+            }
+            self.close(&format!(">{end}"));
+        }
+    }
+
+    /// `left = before(arguments)after`, broken behind the `=` where that saves breaking the arguments.
+    pub(super) fn assign_call(&mut self, left: &str, before: &str, arguments: &[String], after: &str) {
+        let joined = arguments.join(", ");
+        let right = format!("{before}{joined}{after}");
+        let fits_below = (self.indent + 1) * 4 + right.len() <= WIDTH;
+        if joined.len() <= CALL_WIDTH && !self.fits(left.len() + 3 + right.len()) && fits_below {
+            self.broken(left, &right);
+        } else {
+            self.call(&format!("{left} = {before}"), arguments, after);
+        }
+    }
+
+    /// `left =` and its right side on the next line.
+    pub(super) fn broken(&mut self, left: &str, right: &str) {
+        self.line(&format!("{left} ="));
+        self.indent += 1;
+        self.line(right);
+        self.indent -= 1;
+    }
+
+    /// Whether a line of this length fits here.
+    pub(super) fn has_room(&self, length: usize) -> bool {
+        self.fits(length)
     }
 
     /// `before { fields }after`.
@@ -170,7 +237,8 @@ impl Writer {
     /// `left = [items];` with the items filled into lines, as rustfmt sets short ones.
     pub(super) fn table(&mut self, before: &str, items: &[String], after: &str) {
         let joined = items.join(", ");
-        if joined.len() <= CALL_WIDTH && self.fits(before.len() + joined.len() + after.len()) {
+        let fits = self.fits(before.len() + joined.len() + after.len());
+        if fits && (joined.len() <= CALL_WIDTH || items.len() == 1) {
             return self.line(&format!("{before}{joined}{after}"));
         }
         self.open(before);
@@ -194,6 +262,25 @@ impl Writer {
     }
 }
 
+/// The parts of a list between its outermost commas.
+fn split(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut depth, mut start) = (0_usize, 0);
+    for (at, character) in text.char_indices() {
+        match character {
+            '<' | '(' | '[' => depth += 1,
+            '>' | ')' | ']' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                parts.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[start..].trim());
+    parts
+}
+
 /// A piece of a function's body, before it is known how far it is indented.
 #[derive(Clone, Debug)]
 pub(super) enum Line {
@@ -201,6 +288,7 @@ pub(super) enum Line {
     Open(String),
     Close(String),
     Call { before: String, arguments: Vec<String>, after: String },
+    Assign(String, String),
     Table { before: String, items: Vec<String>, after: String },
 }
 
