@@ -324,27 +324,32 @@ impl Generator<'_> {
         out.open_again();
         let (operation, reference) = (self.runtime("Operation"), self.runtime("Reference"));
         let (object, local, reply, e, servant) =
-            (call.local("object"), call.local("local"), call.local("reply"), call.local("e"), call.local("servant"));
+            (call.local("this"), call.local("local"), call.local("reply"), call.local("e"), call.local("servant"));
         let trait_path = self.path_to_trait(interface);
         out.assign(&format!("static OPERATION: {operation}"), &format!("{operation}::new({:?})", call.wire));
         out.line(&format!("let {object} = {reference}::as_object(self);"));
-        let servant_here = format!("{object}.collocated::<dyn {trait_path}>()?");
-        if out.has_room(servant_here.len() + local.len() + 18) {
-            out.open(&format!("if let Some({local}) = {servant_here} {{"));
-        } else {
-            out.broken(&format!("if let Some({local})"), &servant_here);
-            out.open("{");
-        }
         let arguments: Vec<String> = call.inputs().map(|(_, name)| name.clone()).collect();
-        let direct = format!("|{servant}| {servant}.{}({})", call.method, arguments.join(", "));
-        if direct.len() <= 60 {
-            out.line(&format!("return {local}.call({direct});"));
+        let head = format!("let {local} = |{servant}: &(dyn {trait_path} + 'static)|");
+        let joined = arguments.join(", ");
+        let body = format!("{servant}.{}({joined})", call.method);
+        if joined.len() <= 60 && out.has_room(head.len() + body.len() + 2) {
+            out.line(&format!("{head} {body};"));
+        } else if joined.len() <= 60 && out.has_room(head.len() + body.len() + 2 - local.len() - 3) {
+            let closure = head.strip_prefix(&format!("let {local} = ")).unwrap_or(&head);
+            out.broken(&format!("let {local}"), &format!("{closure} {body};"));
+        } else if out.has_room(head.len() + 4) {
+            out.open(&format!("{head} {{"));
+            self.direct_call(call, &servant, &trait_path, arguments, out);
+            out.close("};");
         } else {
-            let arguments: Vec<String> = std::iter::once(servant.clone()).chain(arguments).collect();
-            out.open(&format!("return {local}.call(|{servant}| {{"));
-            out.call(&format!("{trait_path}::{}(", call.method), &arguments, ")");
-            out.close("});");
+            out.open(&format!("let {local} ="));
+            out.open(&format!("|{servant}: &(dyn {trait_path} + 'static)| {{"));
+            self.direct_call(call, &servant, &trait_path, arguments, out);
+            out.close("};");
+            out.outdent();
         }
+        out.open(&format!("if let Some(outcome) = {object}.collocated(&OPERATION, {local}) {{"));
+        out.line("return outcome;");
         out.close("}");
         let mut body = Vec::new();
         for (parameter, name) in call.inputs() {
@@ -380,6 +385,18 @@ impl Generator<'_> {
             self.read_outputs(&format!("{reply}.read("), &outputs, ")", out);
         }
         out.close("}");
+    }
+
+    /// The call of the servant itself, where it does not fit on the line of its closure.
+    fn direct_call(&self, call: &Call, servant: &str, trait_path: &str, arguments: Vec<String>, out: &mut Writer) {
+        let joined = arguments.join(", ");
+        let line = format!("{servant}.{}({joined})", call.method);
+        if joined.len() <= 60 && out.has_room(line.len()) {
+            return out.line(&line);
+        }
+        // A method call that long would be broken at its dot.
+        let arguments: Vec<String> = std::iter::once(servant.to_owned()).chain(arguments).collect();
+        out.call(&format!("{trait_path}::{}(", call.method), &arguments, ")");
     }
 
     /// Reads results with a closure.
