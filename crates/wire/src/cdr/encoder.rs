@@ -25,7 +25,9 @@ pub struct Encoder<'a> {
     used: u8,
     /// Buffer lengths before and after the padding in front of a GIOP body, so that an empty body loses it again.
     body: (usize, usize),
-    segments: [Segment<'a>; MAX_SEGMENTS],
+    /// Messages with one large octet sequence are the usual ones, and allocate nothing for it.
+    first: Segment<'a>,
+    others: Vec<Segment<'a>>,
 }
 
 /// Octets that go out between two parts of the buffer.
@@ -80,6 +82,7 @@ impl<'a> Encoder<'a> {
         Encoder::over(buffer)
     }
 
+    #[inline]
     const fn over(buffer: Vec<u8>) -> Encoder<'a> {
         Encoder {
             buffer,
@@ -92,12 +95,14 @@ impl<'a> Encoder<'a> {
             from_server: false,
             used: 0,
             body: (0, 0),
-            segments: [const { Segment::UNUSED }; MAX_SEGMENTS],
+            first: Segment::UNUSED,
+            others: Vec::new(),
         }
     }
 
     /// The buffer back, for the next encoder. Segments are not part of it.
     #[must_use]
+    #[inline]
     pub fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }
@@ -351,17 +356,26 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
+    #[cold]
     fn put_beside(&mut self, octets: Piece<'a>) {
         let segment = Segment { after: self.buffer.len(), octets };
-        let Some(free) = self.segments.get_mut(usize::from(self.used)) else {
-            self.buffer.extend_from_slice(segment.as_slice());
-            return;
-        };
         let len = segment.as_slice().len();
-        *free = segment;
+        match usize::from(self.used) {
+            0 => self.first = segment,
+            used if used < MAX_SEGMENTS => self.others.push(segment),
+            _ => {
+                self.buffer.extend_from_slice(segment.as_slice());
+                return;
+            }
+        }
         self.used += 1;
         self.beside += len;
         self.bias = self.bias.wrapping_add(len);
+    }
+
+    #[inline]
+    fn segments(&self) -> impl Iterator<Item = &Segment<'a>> {
+        std::iter::once(&self.first).chain(&self.others).take(usize::from(self.used))
     }
 
     /// Writes numbers in bulk, aligned, without a count.
@@ -371,9 +385,13 @@ impl<'a> Encoder<'a> {
         }
         self.align(T::SIZE);
         if self.foreign && T::SIZE > 1 {
-            self.buffer.reserve(size_of_val(numbers));
-            for number in numbers {
-                self.buffer.extend_from_slice(bytemuck::bytes_of(&number.swapped()));
+            let start = self.buffer.len();
+            self.buffer.extend_from_slice(bytemuck::cast_slice(numbers));
+            let written = self.buffer.get_mut(start..).unwrap_or_default();
+            match T::SIZE {
+                2 => swap_all::<2>(written),
+                4 => swap_all::<4>(written),
+                _ => swap_all::<8>(written),
             }
         } else {
             self.buffer.extend_from_slice(bytemuck::cast_slice(numbers));
@@ -418,8 +436,12 @@ impl<'a> Encoder<'a> {
     /// Takes back all that was written since the mark.
     pub fn truncate(&mut self, mark: Mark) {
         self.buffer.truncate(mark.len);
-        let unused = self.segments.iter_mut().take(usize::from(self.used)).skip(usize::from(mark.used));
-        unused.for_each(|segment| *segment = Segment::UNUSED);
+        if mark.used < self.used {
+            self.others.truncate(usize::from(mark.used).saturating_sub(1));
+            if mark.used == 0 {
+                self.first = Segment::UNUSED;
+            }
+        }
         (self.bias, self.beside, self.used) = (mark.bias, mark.beside, mark.used);
     }
 
@@ -428,7 +450,7 @@ impl<'a> Encoder<'a> {
     pub fn patch_u32(&mut self, position: usize, value: u32) {
         // Positions count the segments in front of them; the buffer's indices do not.
         let mut at = position.wrapping_sub(self.bias.wrapping_sub(self.beside));
-        for segment in self.segments.iter().take(usize::from(self.used)) {
+        for segment in self.segments() {
             let len = segment.as_slice().len();
             if at < segment.after {
                 break;
@@ -473,16 +495,12 @@ impl<'a> Encoder<'a> {
     /// `2 * MAX_SEGMENTS + 1`.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
-        let segments = self.segments.iter().take(usize::from(self.used));
-        let pairs = segments.flat_map(move |segment| {
+        let pairs = self.segments().flat_map(move |segment| {
             let part = self.buffer.get(start..segment.after).unwrap_or_default();
             start = segment.after;
             [part, segment.as_slice()]
         });
-        let tail_from = match self.used {
-            0 => 0,
-            used => self.segments.get(usize::from(used) - 1).map_or(0, |last| last.after),
-        };
+        let tail_from = self.segments().last().map_or(0, |last| last.after);
         let tail = self.buffer.get(tail_from..).unwrap_or_default();
         pairs.chain(std::iter::once(tail)).filter(|slice| !slice.is_empty())
     }
@@ -524,6 +542,11 @@ impl<'a> Encoder<'a> {
     pub(crate) fn patch_at_buffer(&mut self, at: usize, value: u32) {
         self.patch_buffer(at, value);
     }
+}
+
+/// Reverses the octets of each number; of a constant size, so that the compiler makes vector instructions of it.
+fn swap_all<const N: usize>(octets: &mut [u8]) {
+    octets.as_chunks_mut::<N>().0.iter_mut().for_each(|number| number.reverse());
 }
 
 impl Default for Encoder<'_> {

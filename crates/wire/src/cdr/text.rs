@@ -37,10 +37,7 @@ impl Encoder<'_> {
     /// # Errors
     /// [`CdrError::StringOverBound`], and those of [`write_str`](Encoder::write_str).
     pub fn write_bounded_str(&mut self, value: &str, bound: u32) -> Result<(), CdrError> {
-        if self.code_sets().char == CharSet::Latin1 && !value.is_ascii() {
-            return self.write_converted(value, bound);
-        }
-        self.write_terminated(value.as_bytes(), bound)
+        self.write_narrow(value, bound, self.code_sets().char)
     }
 
     /// Writes a string that is never converted: an operation name, a repository id, a host. Characters beyond
@@ -49,24 +46,30 @@ impl Encoder<'_> {
     /// # Errors
     /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::TooLong`].
     pub fn write_latin1_str(&mut self, value: &str) -> Result<(), CdrError> {
-        if value.is_ascii() {
-            self.write_terminated(value.as_bytes(), u32::MAX)
-        } else {
-            self.write_converted(value, u32::MAX)
-        }
+        self.write_narrow(value, u32::MAX, CharSet::Latin1)
     }
 
-    #[inline]
-    fn write_terminated(&mut self, octets: &[u8], bound: u32) -> Result<(), CdrError> {
-        if octets.contains(&0) {
+    fn write_narrow(&mut self, value: &str, bound: u32, set: CharSet) -> Result<(), CdrError> {
+        let octets = value.as_bytes();
+        let (mut nul, mut union) = (false, 0);
+        for octet in octets {
+            nul |= *octet == 0;
+            union |= octet;
+        }
+        if nul {
             return Err(CdrError::NulInString);
+        }
+        if union >= 0x80 && set == CharSet::Latin1 {
+            return self.write_converted(value, bound);
         }
         if octets.len() > bound as usize {
             return Err(CdrError::StringOverBound);
         }
         self.write_len(octets.len() + 1)?;
-        self.write_raw(octets);
-        self.write_u8(0);
+        let buffer = self.buffer_mut();
+        buffer.reserve(octets.len() + 1);
+        buffer.extend_from_slice(octets);
+        buffer.push(0);
         Ok(())
     }
 
@@ -81,7 +84,6 @@ impl Encoder<'_> {
         self.buffer_mut().reserve(len + 1);
         for character in value.chars() {
             match u8::try_from(character) {
-                Ok(0) => return Err(CdrError::NulInString),
                 Ok(octet) => self.buffer_mut().push(octet),
                 Err(_) => return Err(CdrError::NotInCodeSet),
             }
