@@ -162,7 +162,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// The position in the whole message.
-    #[cold]
+    #[inline]
     fn place(&self) -> usize {
         self.rest.as_ptr().addr().saturating_sub(self.more.octets.as_ptr().addr()).min(self.more.octets.len())
     }
@@ -173,10 +173,11 @@ impl<'m> Decoder<'m> {
         if self.more.breaks.is_empty() { self.rest.len() } else { self.more.octets.len() - self.place() }
     }
 
-    /// Reads a primitive that is not in this fragment.
+    /// Reads a primitive that is not in this fragment. By value, as the next: a decoder of which nobody has the address can
+    /// live in registers.
     #[cold]
     #[inline(never)]
-    fn take_from_next<const N: usize>(&mut self) -> Result<[u8; N], CdrError> {
+    fn take_from_next<const N: usize>(mut self) -> Result<([u8; N], Decoder<'m>), CdrError> {
         // What is left here is a gap, if anything: a primitive is never cut.
         while !self.more.breaks.is_empty() && self.rest.len() <= self.gap(N) {
             let end = self.place() + self.rest.len();
@@ -187,7 +188,7 @@ impl<'m> Decoder<'m> {
             let gap = self.gap(N);
             if let Some((octets, rest)) = self.rest.get(gap..).and_then(<[u8]>::split_first_chunk) {
                 self.rest = rest;
-                return Ok(*octets);
+                return Ok((*octets, self));
             }
         }
         Err(CdrError::Truncated)
@@ -196,13 +197,13 @@ impl<'m> Decoder<'m> {
     /// Reads octets that run on into the next fragment.
     #[cold]
     #[inline(never)]
-    fn raw_from_next(&mut self, len: usize) -> Result<&'m [u8], CdrError> {
+    fn raw_from_next(mut self, len: usize) -> Result<(&'m [u8], Decoder<'m>), CdrError> {
         let at = self.place();
         let end = at.checked_add(len).ok_or(CdrError::Truncated)?;
         let octets = self.more.octets;
         let raw = octets.get(at..end).ok_or(CdrError::Truncated)?;
         self.go_to(end);
-        Ok(raw)
+        Ok((raw, self))
     }
 
     /// What [`with_env`](Decoder::with_env) gave.
@@ -305,7 +306,9 @@ impl<'m> Decoder<'m> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], CdrError> {
         let gap = self.gap(N);
         if self.rest.len() < gap + N {
-            return self.take_from_next();
+            let (octets, next) = self.clone().take_from_next()?;
+            *self = next;
+            return Ok(octets);
         }
         let (value, rest) = self.rest.split_at(gap + N);
         self.rest = rest;
@@ -451,7 +454,11 @@ impl<'m> Decoder<'m> {
                 self.rest = rest;
                 Ok(octets)
             }
-            None => self.raw_from_next(len),
+            None => {
+                let (octets, next) = self.clone().raw_from_next(len)?;
+                *self = next;
+                Ok(octets)
+            }
         }
     }
 
