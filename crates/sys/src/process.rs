@@ -36,6 +36,29 @@ pub fn id() -> u32 {
     }
 }
 
+/// Raises the number of descriptors that this process may have open to at least `wanted`, where it may, and returns the number
+/// in force then.
+///
+/// # Errors
+/// When the limit cannot be read.
+pub fn raise_descriptor_limit(wanted: u64) -> std::io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is one live, writable structure of the kind that the call fills.
+    crate::call::once(|| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    if limit.rlim_cur >= wanted {
+        return Ok(limit.rlim_cur);
+    }
+    // With privileges the upper bound moves too; without, the attempt fails and the bound is what can be had.
+    for upper in [limit.rlim_max.max(wanted), limit.rlim_max] {
+        let raised = libc::rlimit { rlim_cur: wanted.min(upper), rlim_max: upper };
+        // SAFETY: `raised` is one live structure that the call only reads.
+        if crate::call::once(|| unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) }).is_ok() {
+            return Ok(raised.rlim_cur);
+        }
+    }
+    Ok(limit.rlim_cur)
+}
+
 #[cold]
 fn watch() -> u64 {
     static WATCH: Once = Once::new();
