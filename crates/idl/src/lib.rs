@@ -21,6 +21,8 @@ mod build;
 pub mod command;
 pub mod compile;
 pub mod diagnostic;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod lex;
 pub mod limits;
 pub mod model;

@@ -16,6 +16,11 @@ pub struct Limits {
     pub nesting: usize,
     /// Octets of one file.
     pub file_size: usize,
+    /// Interfaces that one interface inherits from, in all, and the same for value types: the skeleton of each lists
+    /// what it inherits.
+    pub bases: usize,
+    /// Operations of one interface, inherited ones included.
+    pub operations: usize,
     /// Distinct elements that an array type may have, all dimensions multiplied.
     pub array_elements: u64,
 }
@@ -29,6 +34,8 @@ impl Default for Limits {
             argument_nesting: 100,
             nesting: 100,
             file_size: 64 << 20,
+            bases: 200,
+            operations: 10_000,
             array_elements: 1 << 28,
         }
     }

@@ -15,6 +15,9 @@ pub struct Model {
     pub(crate) definitions: Vec<Definition>,
     /// What stands outside modules, in order.
     pub roots: Vec<DefinitionId>,
+    /// Structures, exceptions, unions and enumerations in the order in which their definitions ended: what one
+    /// contains directly stands before it.
+    pub(crate) completed: Vec<DefinitionId>,
     /// `typeprefix` for the whole text.
     pub(crate) prefix: Option<String>,
 }

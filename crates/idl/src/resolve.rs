@@ -39,6 +39,7 @@ pub(crate) fn resolve(
         prefixes: Vec::new(),
         announced: Vec::new(),
         defined_anything: false,
+        inherited: None,
     };
     resolver.define_built_in();
     let global = At { scope: ScopeId(0), parent: None };
@@ -110,6 +111,8 @@ struct Resolver<'r> {
     prefixes: Vec<String>,
     /// Forward declarations, and where.
     announced: Vec<(DefinitionId, Span)>,
+    /// What the interface at hand inherits, by folded name.
+    inherited: Option<(DefinitionId, HashMap<Symbol, DefinitionId>)>,
     /// Whether an import would come too late.
     defined_anything: bool,
 }

@@ -24,6 +24,7 @@ pub(crate) fn generate(compilation: &mut Compilation) -> String {
     let mut generator = Generator {
         compilation,
         names,
+        facts: HashMap::new(),
         unsupported: HashMap::new(),
         errors: HashMap::new(),
         error_list: HashMap::new(),
@@ -31,6 +32,7 @@ pub(crate) fn generate(compilation: &mut Compilation) -> String {
         scope: None,
         imports: BTreeSet::new(),
     };
+    generator.find_facts();
     let refused = generator.find_unsupported();
     if !refused.is_empty() {
         for diagnostic in refused {
@@ -44,6 +46,8 @@ pub(crate) fn generate(compilation: &mut Compilation) -> String {
 struct Generator<'c> {
     compilation: &'c Compilation,
     names: Names,
+    /// What is known of types.
+    facts: HashMap<DefinitionId, types::Facts>,
     /// Definitions without a form in Rust, and what it is that has none.
     unsupported: HashMap<DefinitionId, &'static str>,
     /// Names of error enumerations by interface and raised exceptions.

@@ -16,6 +16,7 @@ mod exception;
 mod fault;
 mod fragment;
 mod invocation;
+mod long_double;
 mod main_thread;
 #[doc(hidden)]
 pub mod mapping;
@@ -36,6 +37,7 @@ pub use event::{Event, EventCounts};
 pub use exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind, UserException};
 pub use fault::Fault;
 pub use invocation::Reply;
+pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};
 pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
 pub use policy::{CallPolicies, SyncScope, Timeout, with_call_policies};

@@ -287,6 +287,7 @@ impl Resolver<'_> {
         if let Kind::Struct(known) | Kind::Exception(known) = &mut definition.kind {
             (known.defined, known.base, known.members) = (true, base, members);
         }
+        self.model.completed.push(id);
         self.list(at, id);
         Some(id)
     }
@@ -387,6 +388,7 @@ impl Resolver<'_> {
         if let Kind::Union(known) = &mut definition.kind {
             (known.defined, known.discriminator, known.arms) = (true, discriminator, arms);
         }
+        self.model.completed.push(id);
         self.list(at, id);
         Some(id)
     }
@@ -493,6 +495,7 @@ impl Resolver<'_> {
         if let Kind::Enum(known) = &mut self.model.get_mut(id).kind {
             *known = enumerators;
         }
+        self.model.completed.push(id);
         self.list(at, id);
         Some(id)
     }

@@ -65,6 +65,7 @@ impl Resolver<'_> {
         if let Kind::Interface(known) = &mut self.model.get_mut(id).kind {
             known.bases.clone_from(&bases);
         }
+        self.check_bases(id, name);
         let scope = self.open_scope(at.scope, Some(id));
         self.check_inherited(id, &interface.bases, &bases, name);
         self.prefixes.push(self.prefix.clone());
@@ -76,6 +77,39 @@ impl Resolver<'_> {
         self.prefix = self.prefixes.pop().unwrap_or_default();
         if let Kind::Interface(known) = &mut self.model.get_mut(id).kind {
             known.defined = true;
+        }
+        self.check_operations(id, name);
+    }
+
+    /// Refuses an interface or value type that inherits from too many, and forgets its bases.
+    pub(super) fn check_bases(&mut self, id: DefinitionId, name: Name) {
+        let count = self.model.all_bases(id).len();
+        if count <= self.limits.bases {
+            return;
+        }
+        let message =
+            format!("{} inherits from {count}, more than the limit of {}", self.described(id), self.limits.bases);
+        self.report(Diagnostic::error(name.span, message));
+        match &mut self.model.get_mut(id).kind {
+            Kind::Interface(interface) => interface.bases.clear(),
+            Kind::Value(value) => value.bases.clear(),
+            _ => {}
+        }
+    }
+
+    fn check_operations(&mut self, id: DefinitionId, name: Name) {
+        let mut count = 0;
+        self.own_operations(id, |_, _| count += 1);
+        for base in self.model.all_bases(id) {
+            self.own_operations(base, |_, _| count += 1);
+        }
+        if count > self.limits.operations {
+            let message = format!(
+                "{} has {count} operations, more than the limit of {}",
+                self.described(id),
+                self.limits.operations
+            );
+            self.report(Diagnostic::error(name.span, message));
         }
     }
 
@@ -126,8 +160,8 @@ impl Resolver<'_> {
         bases
     }
 
-    /// Operations and attributes that an interface or value type inherits, each with its spelling.
-    pub(super) fn inherited_operations(&self, id: DefinitionId) -> HashMap<Symbol, (DefinitionId, Symbol)> {
+    /// Operations and attributes that an interface or value type inherits.
+    pub(super) fn inherited_operations(&self, id: DefinitionId) -> HashMap<Symbol, DefinitionId> {
         let supports = match &self.model.get(id).kind {
             Kind::Value(value) => value.supports.clone(),
             _ => Vec::new(),
@@ -135,14 +169,14 @@ impl Resolver<'_> {
         let supported = supports.into_iter().flat_map(|id| std::iter::once(id).chain(self.model.all_bases(id)));
         let mut operations = HashMap::new();
         for base in self.model.all_bases(id).into_iter().chain(supported) {
-            self.own_operations(base, |folded, id, symbol| {
-                operations.insert(folded, (id, symbol));
+            self.own_operations(base, |folded, id| {
+                operations.insert(folded, id);
             });
         }
         operations
     }
 
-    fn own_operations(&self, id: DefinitionId, mut found: impl FnMut(Symbol, DefinitionId, Symbol)) {
+    fn own_operations(&self, id: DefinitionId, mut found: impl FnMut(Symbol, DefinitionId)) {
         let members = match &self.model.get(id).kind {
             Kind::Interface(interface) => &interface.members,
             Kind::Value(value) => &value.members,
@@ -151,7 +185,7 @@ impl Resolver<'_> {
         for member in members {
             let definition = self.model.get(*member);
             if matches!(definition.kind, Kind::Operation(_) | Kind::Attribute(_)) {
-                found(self.symbols.folded(definition.name), *member, definition.name);
+                found(self.symbols.folded(definition.name), *member);
             }
         }
     }
@@ -170,7 +204,7 @@ impl Resolver<'_> {
         let mut seen: HashMap<Symbol, DefinitionId> = HashMap::new();
         let mut clashes = Vec::new();
         for base in self.model.all_bases(id) {
-            self.own_operations(base, |folded, operation, _| match seen.get(&folded) {
+            self.own_operations(base, |folded, operation| match seen.get(&folded) {
                 Some(other) if *other != operation => clashes.push((*other, operation)),
                 _ => {
                     seen.insert(folded, operation);

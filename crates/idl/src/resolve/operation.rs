@@ -136,9 +136,13 @@ impl Resolver<'_> {
 
     fn check_not_inherited(&mut self, name: Name, at: At) {
         let Some(parent) = at.parent else { return };
-        let inherited = self.inherited_operations(parent);
-        let Some((id, _)) = inherited.get(&self.symbols.folded(name.symbol)) else { return };
-        let (full, place) = (self.full_name(*id), self.model.get(*id).span);
+        let folded = self.symbols.folded(name.symbol);
+        if self.inherited.as_ref().is_none_or(|(of, _)| *of != parent) {
+            self.inherited = Some((parent, self.inherited_operations(parent)));
+        }
+        let known = self.inherited.as_ref().and_then(|(_, operations)| operations.get(&folded));
+        let Some(id) = known.copied() else { return };
+        let (full, place) = (self.full_name(id), self.model.get(id).span);
         let message = format!("`{}` is inherited from `{full}` already", self.text(name.symbol));
         let diagnostic = Diagnostic::error(name.span, message).label("declared again").related(place, "inherited");
         self.report(diagnostic.note("an interface cannot redefine operations and attributes of its bases"));

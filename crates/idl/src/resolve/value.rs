@@ -71,6 +71,7 @@ impl Resolver<'_> {
             known.bases.clone_from(&bases);
             known.supports = supports;
         }
+        self.check_bases(id, name);
         let scope = self.open_scope(at.scope, Some(id));
         self.check_inherited(id, &value.bases, &bases, name);
         self.prefixes.push(self.prefix.clone());

@@ -20,7 +20,7 @@ impl Generator<'_> {
         if self.is_copy(id) && !exception {
             derives.insert(1, "Copy");
         }
-        if self.is_exact_definition(id, &mut Vec::new()) {
+        if self.is_exact(id) {
             derives.extend(["Eq", "Hash"]);
         }
         out.line(&format!("#[derive({})]", derives.join(", ")));
@@ -148,7 +148,7 @@ impl Generator<'_> {
         if self.is_copy(id) {
             derives.insert(1, "Copy");
         }
-        if self.is_exact_definition(id, &mut Vec::new()) {
+        if self.is_exact(id) {
             derives.extend(["Eq", "Hash"]);
         }
         out.line(&format!("#[derive({})]", derives.join(", ")));

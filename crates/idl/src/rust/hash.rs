@@ -16,7 +16,7 @@ impl PerfectHash {
         if names.is_empty() {
             return Self { seed: 0, displacements: vec![0], order: Vec::new() };
         }
-        (0..).find_map(|seed| Self::with_seed(names, seed)).unwrap_or(Self {
+        (0..1_000).find_map(|seed| Self::with_seed(names, seed)).unwrap_or(Self {
             seed: 0,
             displacements: vec![0],
             order: Vec::new(),

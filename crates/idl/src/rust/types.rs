@@ -8,6 +8,19 @@ use crate::model::{DefinitionId, Kind, Type};
 /// Arrays from this size are boxed (decision 18 of the design).
 const BOXED_FROM: u64 = 4096;
 
+/// What is known of a structure, exception, union or enumeration.
+#[derive(Debug)]
+pub(super) struct Facts {
+    /// Octets in memory, to a word.
+    size: u64,
+    /// Octets on the wire at least.
+    least: u64,
+    /// Whether no part is on the heap.
+    copy: bool,
+    /// Whether no part is of floating point.
+    exact: bool,
+}
+
 impl Generator<'_> {
     /// The type of members, results and elements.
     pub(super) fn owned(&mut self, ty: &Type) -> String {
@@ -100,19 +113,16 @@ impl Generator<'_> {
     }
 
     pub(super) fn is_boxed(&self, ty: &Type) -> bool {
-        matches!(ty, Type::Array(..)) && self.array_size(ty, 0) >= BOXED_FROM
+        matches!(ty, Type::Array(..)) && self.array_size(ty) >= BOXED_FROM
     }
 
-    fn array_size(&self, ty: &Type, depth: usize) -> u64 {
-        let Type::Array(element, dimensions) = ty else { return self.size(ty, depth) };
-        dimensions.iter().fold(self.size(element, depth), |size, count| size.saturating_mul(u64::from(*count)))
+    fn array_size(&self, ty: &Type) -> u64 {
+        let Type::Array(element, dimensions) = ty else { return self.size(ty) };
+        dimensions.iter().fold(self.size(element), |size, count| size.saturating_mul(u64::from(*count)))
     }
 
     /// Octets that a value takes in memory, to a word.
-    fn size(&self, ty: &Type, depth: usize) -> u64 {
-        if depth > 64 {
-            return 8;
-        }
+    fn size(&self, ty: &Type) -> u64 {
         match self.model().resolved(ty) {
             Type::Basic(basic) => match basic {
                 Basic::Octet | Basic::Int8 | Basic::UInt8 | Basic::Boolean => 1,
@@ -121,23 +131,8 @@ impl Generator<'_> {
                 Basic::LongDouble | Basic::Object => 16,
                 _ => 8,
             },
-            array @ Type::Array(..) => {
-                let size = self.array_size(array, depth + 1);
-                if size >= BOXED_FROM { 8 } else { size }
-            }
-            Type::Named(id) => match &self.model().get(*id).kind {
-                Kind::Struct(structure) => {
-                    let members = structure.members.iter().map(|member| self.size(&member.ty, depth + 1));
-                    members.fold(0_u64, u64::saturating_add)
-                }
-                Kind::Union(union) => {
-                    let arms = union.arms.iter().map(|arm| self.size(&arm.member.ty, depth + 1));
-                    8 + arms.max().unwrap_or(0)
-                }
-                Kind::Enum(enumerators) if enumerators.len() <= 256 => 1,
-                Kind::Enum(_) => 4,
-                _ => 24,
-            },
+            array @ Type::Array(..) => Some(self.array_size(array)).filter(|size| *size < BOXED_FROM).unwrap_or(8),
+            Type::Named(id) => self.facts.get(id).map_or(24, |facts| facts.size),
             _ => 24,
         }
     }
@@ -154,76 +149,83 @@ impl Generator<'_> {
 
     /// Whether a structure, union or enumeration is of fixed size.
     pub(super) fn is_copy(&self, id: DefinitionId) -> bool {
-        match &self.model().get(id).kind {
-            Kind::Struct(structure) | Kind::Exception(structure) => {
-                let base = structure.base.is_none_or(|base| self.is_copy(base));
-                base && structure.members.iter().all(|member| self.is_fixed_size(&member.ty))
-            }
-            Kind::Union(union) => union.arms.iter().all(|arm| self.is_fixed_size(&arm.member.ty)),
-            Kind::Enum(_) => true,
-            _ => false,
-        }
+        self.facts.get(&id).is_some_and(|facts| facts.copy)
     }
 
     /// Whether two values can be compared exactly and hashed: nothing of floating point in them.
-    pub(super) fn is_exact(&self, ty: &Type, within: &mut Vec<DefinitionId>) -> bool {
+    pub(super) fn is_exact(&self, id: DefinitionId) -> bool {
+        self.facts.get(&id).is_none_or(|facts| facts.exact)
+    }
+
+    fn is_exact_type(&self, ty: &Type) -> bool {
         match self.model().resolved(ty) {
             Type::Basic(basic) => !matches!(basic, Basic::Float | Basic::Double | Basic::LongDouble | Basic::Any),
-            Type::Array(element, _) | Type::Sequence(element, _) => self.is_exact(&element.clone(), within),
-            Type::Named(id) => self.is_exact_definition(*id, within),
+            Type::Array(element, _) | Type::Sequence(element, _) => self.is_exact_type(element),
+            Type::Named(id) => self.is_exact(*id),
             _ => true,
         }
     }
 
-    pub(super) fn is_exact_definition(&self, id: DefinitionId, within: &mut Vec<DefinitionId>) -> bool {
-        if within.contains(&id) {
-            return true;
-        }
-        within.push(id);
-        let members: Vec<&Type> = match &self.model().get(id).kind {
-            Kind::Struct(structure) | Kind::Exception(structure) => {
-                structure.members.iter().map(|member| &member.ty).collect()
-            }
-            Kind::Union(union) => union.arms.iter().map(|arm| &arm.member.ty).collect(),
-            _ => Vec::new(),
-        };
-        members.into_iter().all(|ty| self.is_exact(ty, within))
-    }
-
     /// Octets that a value has on the wire at least, without alignment.
     pub(super) fn least_size(&self, ty: &Type) -> u64 {
-        self.least(ty, 0)
-    }
-
-    fn least(&self, ty: &Type, depth: usize) -> u64 {
-        if depth > 64 {
-            return 0;
-        }
         match self.model().resolved(ty) {
             Type::Basic(basic) => match basic {
                 Basic::Short | Basic::UShort => 2,
                 Basic::Long | Basic::ULong | Basic::Float => 4,
-                Basic::LongLong | Basic::ULongLong | Basic::Double => 8,
+                Basic::LongLong | Basic::ULongLong | Basic::Double | Basic::Object => 8,
                 Basic::LongDouble => 16,
-                Basic::Object => 8,
                 _ => 1,
             },
             Type::String(..) | Type::Sequence(..) => 4,
             Type::Array(element, dimensions) => {
-                let element = self.least(element, depth + 1);
+                let element = self.least_size(element);
                 dimensions.iter().fold(element, |size, count| size.saturating_mul(u64::from(*count)))
             }
-            Type::Named(id) => match &self.model().get(*id).kind {
-                Kind::Struct(structure) | Kind::Exception(structure) => {
-                    let members = structure.members.iter().map(|member| self.least(&member.ty, depth + 1));
-                    members.fold(0_u64, u64::saturating_add)
-                }
-                Kind::Union(union) => self.least(&union.discriminator, depth + 1),
-                Kind::Enum(_) => 4,
-                Kind::Interface(_) => 8,
-                _ => 1,
-            },
+            Type::Named(id) => self.facts.get(id).map_or(8, |facts| facts.least),
             _ => 1,
+        }
+    }
+
+    /// Finds the facts of all types, each once: a type stands behind those that it contains.
+    pub(super) fn find_facts(&mut self) {
+        let model = self.model();
+        for id in &model.completed {
+            let members: Vec<&Type> = match &model.get(*id).kind {
+                Kind::Struct(structure) | Kind::Exception(structure) => {
+                    structure.members.iter().map(|member| &member.ty).collect()
+                }
+                Kind::Union(union) => union.arms.iter().map(|arm| &arm.member.ty).collect(),
+                _ => Vec::new(),
+            };
+            let sum = |size: &dyn Fn(&Type) -> u64| members.iter().map(|ty| size(ty)).fold(0, u64::saturating_add);
+            let (size, least) = match &model.get(*id).kind {
+                Kind::Union(union) => {
+                    let largest = members.iter().map(|ty| self.size(ty)).max().unwrap_or(0);
+                    (largest.saturating_add(8), self.least_size(&union.discriminator))
+                }
+                Kind::Enum(enumerators) => (if enumerators.len() <= 256 { 1 } else { 4 }, 4),
+                _ => (sum(&|ty| self.size(ty)), sum(&|ty| self.least_size(ty))),
+            };
+            let copy = members.iter().all(|ty| self.is_fixed_size(ty));
+            self.facts.insert(*id, Facts { size, least, copy, exact: true });
+        }
+        // Sequences lead back to types that stand further down: go round until nothing changes.
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for id in &model.completed {
+                let exact = match &model.get(*id).kind {
+                    Kind::Struct(structure) | Kind::Exception(structure) => {
+                        structure.members.iter().all(|member| self.is_exact_type(&member.ty))
+                    }
+                    Kind::Union(union) => union.arms.iter().all(|arm| self.is_exact_type(&arm.member.ty)),
+                    _ => true,
+                };
+                if let Some(facts) = self.facts.get_mut(id).filter(|facts| facts.exact && !exact) {
+                    facts.exact = false;
+                    changed = true;
+                }
+            }
         }
     }
 

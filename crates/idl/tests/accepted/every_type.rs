@@ -767,7 +767,7 @@ pub mod every_type {
         where
             Self: Sized,
         {
-            Servant::new(ProbeSkeleton(std::sync::Arc::new(self)))
+            Probe::servant_of(std::sync::Arc::new(self))
         }
 
         /// The same for an object that others keep too.
@@ -818,22 +818,24 @@ pub mod every_type {
     impl ProbeRef {
         pub fn level(&self) -> Result<i32, SystemException> {
             static OPERATION: Operation = Operation::new("_get_level");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.level());
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.level();
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|_| Ok(()))?;
+            let mut reply = this.invoke(&OPERATION, &|_| Ok(()))?;
             reply.read(|d| d.read_i32())
         }
 
         /// Sets `level`.
         pub fn set_level(&self, level: i32) -> Result<(), SystemException> {
             static OPERATION: Operation = Operation::new("_set_level");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.set_level(level));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.set_level(level);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            object.invoke(&OPERATION, &|e| {
+            this.invoke(&OPERATION, &|e| {
                 e.write_i32(level);
                 Ok(())
             })?;
@@ -842,22 +844,24 @@ pub mod every_type {
 
         pub fn r#type(&self) -> Result<Names, SystemException> {
             static OPERATION: Operation = Operation::new("_get_type");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.r#type());
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.r#type();
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|_| Ok(()))?;
+            let mut reply = this.invoke(&OPERATION, &|_| Ok(()))?;
             reply.read(Cdr::decode)
         }
 
         /// Sets `type`.
         pub fn set_type(&self, r#type: &[&str]) -> Result<(), SystemException> {
             static OPERATION: Operation = Operation::new("_set_type");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.set_type(r#type));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.set_type(r#type);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            object.invoke(&OPERATION, &|e| {
+            this.invoke(&OPERATION, &|e| {
                 e.write_len(r#type.len())?;
                 for item in r#type {
                     e.write_str(item)?;
@@ -869,11 +873,12 @@ pub mod every_type {
 
         pub fn cube_octet(&self, o: u8) -> Result<u8, SystemException> {
             static OPERATION: Operation = Operation::new("cube_octet");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.cube_octet(o));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.cube_octet(o);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 e.write_u8(o);
                 Ok(())
             })?;
@@ -882,11 +887,12 @@ pub mod every_type {
 
         pub fn cube_longs(&self, a: &[i32]) -> Result<Longs, SystemException> {
             static OPERATION: Operation = Operation::new("cube_longs");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.cube_longs(a));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.cube_longs(a);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 e.write_len(a.len())?;
                 e.write_slice(a);
                 Ok(())
@@ -896,52 +902,56 @@ pub mod every_type {
 
         pub fn echo(&self, s: &str) -> Result<String, SystemException> {
             static OPERATION: Operation = Operation::new("echo");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.echo(s));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.echo(s);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| e.write_str(s))?;
+            let mut reply = this.invoke(&OPERATION, &|e| e.write_str(s))?;
             reply.read(|d| d.read_string())
         }
 
         pub fn me(&self, p: Option<&ProbeRef>) -> Result<Option<ProbeRef>, SystemException> {
             static OPERATION: Operation = Operation::new("me");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.me(p));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.me(p);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| write_reference(e, p))?;
+            let mut reply = this.invoke(&OPERATION, &|e| write_reference(e, p))?;
             reply.read(read_reference)
         }
 
         pub fn fail(&self, code: i32) -> Result<(), probe::FailError> {
             static OPERATION: Operation = Operation::new("fail");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.fail(code));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.fail(code);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let reply = object.invoke_raising(&OPERATION, &|e| {
+            let reply = this.invoke_raising(&OPERATION, &|e| {
                 e.write_i32(code);
                 Ok(())
             })?;
             if reply.exception().is_some() {
-                return Err(probe::FailError::read(reply));
+                return Err(reply.into());
             }
             Ok(())
         }
 
         pub fn fail_more(&self, code: i32) -> Result<(i32, String), probe::FailMoreError> {
             static OPERATION: Operation = Operation::new("fail_more");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.fail_more(code));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.fail_more(code);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke_raising(&OPERATION, &|e| {
+            let mut reply = this.invoke_raising(&OPERATION, &|e| {
                 e.write_i32(code);
                 Ok(())
             })?;
             if reply.exception().is_some() {
-                return Err(probe::FailMoreError::read(reply));
+                return Err(reply.into());
             }
             Ok(reply.read(|d| {
                 let result = d.read_i32()?;
@@ -952,11 +962,12 @@ pub mod every_type {
 
         pub fn note(&self, n: i32) -> Result<(), SystemException> {
             static OPERATION: Operation = Operation::new("note");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.note(n));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.note(n);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            object.send_oneway(&OPERATION, &|e| {
+            this.send_oneway(&OPERATION, &|e| {
                 e.write_i32(n);
                 Ok(())
             })
@@ -968,11 +979,12 @@ pub mod every_type {
             io: &Plain,
         ) -> Result<(Plain, Plain, Plain), SystemException> {
             static OPERATION: Operation = Operation::new("pass_plain");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_plain(i, io));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_plain(i, io);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 Cdr::encode(i, e)?;
                 Cdr::encode(io, e)
             })?;
@@ -990,16 +1002,17 @@ pub mod every_type {
             io: &Variable,
         ) -> Result<(Variable, Variable, Variable), probe::FailError> {
             static OPERATION: Operation = Operation::new("pass_variable");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_variable(i, io));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_variable(i, io);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke_raising(&OPERATION, &|e| {
+            let mut reply = this.invoke_raising(&OPERATION, &|e| {
                 Cdr::encode(i, e)?;
                 Cdr::encode(io, e)
             })?;
             if reply.exception().is_some() {
-                return Err(probe::FailError::read(reply));
+                return Err(reply.into());
             }
             Ok(reply.read(|d| {
                 let result: Variable = Cdr::decode(d)?;
@@ -1015,11 +1028,12 @@ pub mod every_type {
             io: &[Point],
         ) -> Result<(Path, Path), SystemException> {
             static OPERATION: Operation = Operation::new("pass_path");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_path(i, io));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_path(i, io);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 e.write_len(i.len())?;
                 Cdr::encode_all(i, e)?;
                 e.write_len(io.len())?;
@@ -1034,11 +1048,12 @@ pub mod every_type {
 
         pub fn pass_paths(&self, i: &[Path]) -> Result<Paths, SystemException> {
             static OPERATION: Operation = Operation::new("pass_paths");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_paths(i));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_paths(i);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 e.write_len_bounded(i.len(), 2)?;
                 Cdr::encode_all(i, e)
             })?;
@@ -1057,11 +1072,12 @@ pub mod every_type {
             io: &Number,
         ) -> Result<(Shape, Number, Maybe), SystemException> {
             static OPERATION: Operation = Operation::new("pass_shape");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_shape(i, io));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_shape(i, io);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 Cdr::encode(i, e)?;
                 Cdr::encode(io, e)
             })?;
@@ -1080,11 +1096,12 @@ pub mod every_type {
             io: &[u8],
         ) -> Result<(Blob, Blob, Key), SystemException> {
             static OPERATION: Operation = Operation::new("pass_blob");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_blob(i, k, io));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_blob(i, k, io);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 e.write_octets(i)?;
                 e.write_len_bounded(k.len(), 16)?;
                 e.write_raw(k);
@@ -1108,11 +1125,12 @@ pub mod every_type {
             io: &[&str],
         ) -> Result<(Names, Names), SystemException> {
             static OPERATION: Operation = Operation::new("pass_names");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_names(i, w, io));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_names(i, w, io);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 e.write_len(i.len())?;
                 for item in i {
                     e.write_str(item)?;
@@ -1141,11 +1159,12 @@ pub mod every_type {
             c: &[Colour],
         ) -> Result<Flags, SystemException> {
             static OPERATION: Operation = Operation::new("pass_flags");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_flags(f, l, c));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_flags(f, l, c);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 e.write_len(f.len())?;
                 e.write_bools(f);
                 e.write_len(l.len())?;
@@ -1168,11 +1187,12 @@ pub mod every_type {
             bc: &[char; 2000],
         ) -> Result<(Matrix, Lines), SystemException> {
             static OPERATION: Operation = Operation::new("pass_matrix");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_matrix(m, p, b, c, l, bc));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_matrix(m, p, b, c, l, bc);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 Cdr::encode(m, e)?;
                 Cdr::encode(p, e)?;
                 Cdr::encode(b, e)?;
@@ -1199,11 +1219,12 @@ pub mod every_type {
             a: Option<&AliasRef>,
         ) -> Result<(Option<ObjectRef>, Probes), SystemException> {
             static OPERATION: Operation = Operation::new("pass_object");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_object(o, ps, a));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_object(o, ps, a);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 write_reference(e, o)?;
                 e.write_len(ps.len())?;
                 for item in ps {
@@ -1227,11 +1248,12 @@ pub mod every_type {
 
         pub fn wide(&self, w: &str, c: char, n: char, s: &str) -> Result<String, SystemException> {
             static OPERATION: Operation = Operation::new("wide");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.wide(w, c, n, s));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.wide(w, c, n, s);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 e.write_wstr(w)?;
                 e.write_wchar(c)?;
                 e.write_char(n)?;
@@ -1250,11 +1272,12 @@ pub mod every_type {
             ll: i64,
         ) -> Result<Colour, SystemException> {
             static OPERATION: Operation = Operation::new("pass_colour");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_colour(c, s, i, b, f, ll));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_colour(c, s, i, b, f, ll);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 Cdr::encode(&c, e)?;
                 Cdr::encode(&s, e)?;
                 Cdr::encode(i, e)?;
@@ -1272,11 +1295,12 @@ pub mod every_type {
             s: &[Precise],
         ) -> Result<Precise, SystemException> {
             static OPERATION: Operation = Operation::new("pass_precise");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_precise(p, s));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_precise(p, s);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 Cdr::encode(&p, e)?;
                 e.write_len(s.len())?;
                 Cdr::encode_all(s, e)
@@ -1286,11 +1310,12 @@ pub mod every_type {
 
         pub fn pass_tree(&self, t: &Tree, ts: &[Tree]) -> Result<Tree, SystemException> {
             static OPERATION: Operation = Operation::new("pass_tree");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| servant.pass_tree(t, ts));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_tree(t, ts);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 Cdr::encode(t, e)?;
                 e.write_len(ts.len())?;
                 Cdr::encode_all(ts, e)
@@ -1304,17 +1329,14 @@ pub mod every_type {
             the_second_parameter: &str,
         ) -> Result<Variable, SystemException> {
             static OPERATION: Operation = Operation::new("a_long_name_to_make_lines_break");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Probe>()? {
-                return local.call(|servant| {
-                    Probe::a_long_name_to_make_lines_break(
-                        servant,
-                        the_first_parameter,
-                        the_second_parameter,
-                    )
-                });
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| {
+                servant.a_long_name_to_make_lines_break(the_first_parameter, the_second_parameter)
+            };
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e| {
+            let mut reply = this.invoke(&OPERATION, &|e| {
                 e.write_u64(the_first_parameter);
                 e.write_str(the_second_parameter)
             })?;
@@ -1323,11 +1345,12 @@ pub mod every_type {
 
         pub fn get_second(&self, e: i32, d: &str) -> Result<(i32, i32, String), SystemException> {
             static OPERATION: Operation = Operation::new("get_second");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Second>()? {
-                return local.call(|servant| servant.get_second(e, d));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Second + 'static)| servant.get_second(e, d);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e_| {
+            let mut reply = this.invoke(&OPERATION, &|e_| {
                 e_.write_i32(e);
                 e_.write_str(d)
             })?;
@@ -1385,7 +1408,7 @@ pub mod every_type {
                     let code = d.read_i32()?;
                     let outcome = servant.fail_more(code);
                     let (result, text) = match outcome {
-                        Ok((result, text)) => (result, text),
+                        Ok(outcome) => outcome,
                         Err(error) => return error.raise(call),
                     };
                     let e = call.reply();
@@ -1500,7 +1523,7 @@ pub mod every_type {
                     let io: Variable = Cdr::decode(d)?;
                     let outcome = servant.pass_variable(&i, &io);
                     let (result, io_, o) = match outcome {
-                        Ok((result, io_, o)) => (result, io_, o),
+                        Ok(outcome) => outcome,
                         Err(error) => return error.raise(call),
                     };
                     let e = call.reply();
@@ -1730,12 +1753,15 @@ pub mod every_type {
         }
 
         fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut::<Option<std::sync::Arc<dyn Probe>>>() {
-                *slot = Some(self.0.clone());
-            } else if let Some(slot) = slot.downcast_mut::<Option<std::sync::Arc<dyn Base>>>() {
-                *slot = Some(self.0.clone());
-            } else if let Some(slot) = slot.downcast_mut::<Option<std::sync::Arc<dyn Second>>>() {
-                *slot = Some(self.0.clone());
+            if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Probe> = self.0.clone();
+                *slot = Some(servant);
+            } else if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Base> = self.0.clone();
+                *slot = Some(servant);
+            } else if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Second> = self.0.clone();
+                *slot = Some(servant);
             }
         }
     }
@@ -1827,17 +1853,18 @@ pub mod every_type {
             System(SystemException),
         }
 
-        impl FailError {
-            pub(super) fn read(mut reply: Reply) -> Self {
+        impl From<Reply> for FailError {
+            fn from(mut reply: Reply) -> Self {
+                const FAILED: &str = <super::Failed as UserException>::REPOSITORY_ID;
                 let exception = match reply.exception() {
-                    Some(<super::Failed as UserException>::REPOSITORY_ID) => {
-                        reply.read(Cdr::decode).map(Self::Failed)
-                    }
+                    Some(FAILED) => reply.read(Cdr::decode).map(Self::Failed),
                     _ => Err(reply.unlisted_exception()),
                 };
                 exception.unwrap_or_else(Self::System)
             }
+        }
 
+        impl FailError {
             pub(super) fn raise(self, call: &mut ServerCall<'_>) -> Result<(), SystemException> {
                 match self {
                     Self::Failed(exception) => call.raise(&exception),
@@ -1878,23 +1905,22 @@ pub mod every_type {
             System(SystemException),
         }
 
-        impl FailMoreError {
-            pub(super) fn read(mut reply: Reply) -> Self {
+        impl From<Reply> for FailMoreError {
+            fn from(mut reply: Reply) -> Self {
+                const FAILED: &str = <super::Failed as UserException>::REPOSITORY_ID;
+                const INSIDE: &str = <Inside as UserException>::REPOSITORY_ID;
+                const EMPTY: &str = <super::Empty as UserException>::REPOSITORY_ID;
                 let exception = match reply.exception() {
-                    Some(<super::Failed as UserException>::REPOSITORY_ID) => {
-                        reply.read(Cdr::decode).map(Self::Failed)
-                    }
-                    Some(<Inside as UserException>::REPOSITORY_ID) => {
-                        reply.read(Cdr::decode).map(Self::Inside)
-                    }
-                    Some(<super::Empty as UserException>::REPOSITORY_ID) => {
-                        reply.read(Cdr::decode).map(Self::Empty)
-                    }
+                    Some(FAILED) => reply.read(Cdr::decode).map(Self::Failed),
+                    Some(INSIDE) => reply.read(Cdr::decode).map(Self::Inside),
+                    Some(EMPTY) => reply.read(Cdr::decode).map(Self::Empty),
                     _ => Err(reply.unlisted_exception()),
                 };
                 exception.unwrap_or_else(Self::System)
             }
+        }
 
+        impl FailMoreError {
             pub(super) fn raise(self, call: &mut ServerCall<'_>) -> Result<(), SystemException> {
                 match self {
                     Self::Failed(exception) => call.raise(&exception),
@@ -1958,7 +1984,7 @@ pub mod every_type {
         where
             Self: Sized,
         {
-            Servant::new(BaseSkeleton(std::sync::Arc::new(self)))
+            Base::servant_of(std::sync::Arc::new(self))
         }
 
         /// The same for an object that others keep too.
@@ -1991,21 +2017,23 @@ pub mod every_type {
         /// @param x as it is
         pub fn nothing(&self) -> Result<(), SystemException> {
             static OPERATION: Operation = Operation::new("nothing");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Base>()? {
-                return local.call(|servant| servant.nothing());
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Base + 'static)| servant.nothing();
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            object.invoke(&OPERATION, &|_| Ok(()))?;
+            this.invoke(&OPERATION, &|_| Ok(()))?;
             Ok(())
         }
 
         pub fn name(&self) -> Result<String, SystemException> {
             static OPERATION: Operation = Operation::new("_get_name");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Base>()? {
-                return local.call(|servant| servant.name());
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Base + 'static)| servant.name();
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|_| Ok(()))?;
+            let mut reply = this.invoke(&OPERATION, &|_| Ok(()))?;
             reply.read(|d| d.read_string())
         }
     }
@@ -2056,8 +2084,9 @@ pub mod every_type {
         }
 
         fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut::<Option<std::sync::Arc<dyn Base>>>() {
-                *slot = Some(self.0.clone());
+            if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Base> = self.0.clone();
+                *slot = Some(servant);
             }
         }
     }
@@ -2070,7 +2099,7 @@ pub mod every_type {
         where
             Self: Sized,
         {
-            Servant::new(SecondSkeleton(std::sync::Arc::new(self)))
+            Second::servant_of(std::sync::Arc::new(self))
         }
 
         /// The same for an object that others keep too.
@@ -2101,11 +2130,12 @@ pub mod every_type {
     impl SecondRef {
         pub fn get_second(&self, e: i32, d: &str) -> Result<(i32, i32, String), SystemException> {
             static OPERATION: Operation = Operation::new("get_second");
-            let object = Reference::as_object(self);
-            if let Some(local) = object.collocated::<dyn Second>()? {
-                return local.call(|servant| servant.get_second(e, d));
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Second + 'static)| servant.get_second(e, d);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
             }
-            let mut reply = object.invoke(&OPERATION, &|e_| {
+            let mut reply = this.invoke(&OPERATION, &|e_| {
                 e_.write_i32(e);
                 e_.write_str(d)
             })?;
@@ -2165,8 +2195,9 @@ pub mod every_type {
         }
 
         fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut::<Option<std::sync::Arc<dyn Second>>>() {
-                *slot = Some(self.0.clone());
+            if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Second> = self.0.clone();
+                *slot = Some(servant);
             }
         }
     }
@@ -2177,7 +2208,7 @@ pub mod every_type {
         where
             Self: Sized,
         {
-            Servant::new(Empty2Skeleton(std::sync::Arc::new(self)))
+            Empty2::servant_of(std::sync::Arc::new(self))
         }
 
         /// The same for an object that others keep too.
@@ -2223,8 +2254,9 @@ pub mod every_type {
         }
 
         fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut::<Option<std::sync::Arc<dyn Empty2>>>() {
-                *slot = Some(self.0.clone());
+            if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Empty2> = self.0.clone();
+                *slot = Some(servant);
             }
         }
     }

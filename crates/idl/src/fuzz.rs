@@ -1,0 +1,114 @@
+//! Entries for fuzzing: functions over bytes that must answer for every input, soon and without a panic.
+
+use crate::compile::{Compilation, Options};
+use crate::lex::NoFiles;
+use crate::limits::Limits;
+use std::path::Path;
+
+/// Takes the bytes as source text through every stage: preprocessor, parser, names, back end, messages.
+///
+/// The limits are smaller than the default ones, so that a text that runs into one does so in milliseconds.
+pub fn source(bytes: &[u8]) {
+    let limits = Limits { expanded_tokens: 20_000, inclusions: 50, array_elements: 1 << 16, ..Limits::default() };
+    let options = Options { defines: vec!["VALUE=1".to_owned()], limits, ..Options::default() };
+    let mut compilation = Compilation::of_text(Path::new("fuzz.idl"), bytes.to_vec(), &options, &NoFiles);
+    if compilation.is_accepted() {
+        let _ = compilation.to_rust();
+    }
+    for diagnostic in compilation.diagnostics.list() {
+        let _ = diagnostic.render(&compilation.sources, false);
+        let _ = diagnostic.to_json(&compilation.sources);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::source;
+
+    /// Every case of the corpora, cut, doubled, and with octets exchanged, by a fixed pseudo-random sequence.
+    #[test]
+    fn mutated_texts_are_answered() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+        let mut texts: Vec<Vec<u8>> = Vec::new();
+        for part in ["refused", "accepted"] {
+            for entry in std::fs::read_dir(folder.join(part)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_some_and(|extension| extension == "idl") {
+                    texts.push(std::fs::read(path).unwrap());
+                }
+            }
+        }
+        texts.sort();
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state >> 33).unwrap() % below.max(1)
+        };
+        for _ in 0..4_000 {
+            let mut text = texts[random(texts.len())].clone();
+            for _ in 0..=random(4) {
+                let other = &texts[random(texts.len())];
+                match random(5) {
+                    0 => text.truncate(random(text.len())),
+                    1 if !text.is_empty() => {
+                        let at = random(text.len());
+                        text[at] = b"{}();:,<>\"'\\#@_=+-*/x0 \n\xff"[random(25)];
+                    }
+                    2 => {
+                        let (from, to) = (random(other.len()), random(other.len()));
+                        let piece = other[from.min(to)..from.max(to)].to_vec();
+                        let at = random(text.len());
+                        text.splice(at..at, piece);
+                    }
+                    3 if !text.is_empty() => {
+                        let (from, to) = (random(text.len()), random(text.len()));
+                        text.drain(from.min(to)..from.max(to));
+                    }
+                    _ => text.extend_from_slice(other),
+                }
+            }
+            source(&text);
+        }
+    }
+
+    #[test]
+    fn hostile_texts_are_bounded() {
+        let deep = |open: &str, count: usize| open.repeat(count);
+        let doubling: String =
+            (0..64).map(|level| format!("#define M{level} M{} M{}\n", level + 1, level + 1)).collect();
+        let arguments: String = (0..40).map(|level| format!("#define F{level}(x) F{}(x x)\n", level + 1)).collect();
+        for text in [
+            deep("sequence<", 200_000),
+            "typedef ".to_owned() + &deep("sequence<", 200_000),
+            deep("module M { ", 200_000),
+            deep("struct S { ", 200_000),
+            "const long x = ".to_owned() + &deep("(", 200_000),
+            "const long x = ".to_owned() + &deep("-", 200_000),
+            "const long x = 1".to_owned() + &deep(" + 1", 200_000) + ";",
+            "const long x = ".to_owned() + &deep("1 | 2 ^ 3 & 4 << 5 + 6 * ", 100_000),
+            doubling + "M0",
+            arguments + "F0(a)",
+            "#define f(x) x\n".to_owned() + &deep("f(", 100_000),
+            deep("#if 1\n", 200_000),
+            "#if ".to_owned() + &deep("(", 200_000),
+            deep("@a(1) ", 100_000),
+            deep("interface A; ", 100_000),
+            "typedef long T".to_owned() + &deep("[1]", 100_000) + ";",
+            "struct S { long ".to_owned() + &(0..50_000).map(|n| format!("m{n},")).collect::<String>() + "z; };",
+            "enum E { ".to_owned() + &(0..50_000).map(|n| format!("e{n},")).collect::<String>() + "z };",
+            "interface I0 { };".to_owned()
+                + &(0..3_000).map(|n| format!("interface I{} : I{n} {{ void f{n}(); }};\n", n + 1)).collect::<String>(),
+            "struct S0 { long x; };".to_owned()
+                + &(0..300).map(|n| format!("struct S{} {{ S{n} a; S{n} b; }};", n + 1)).collect::<String>(),
+            deep("\0", 100_000),
+            deep("$", 100_000),
+        ] {
+            let started = std::time::Instant::now();
+            source(text.as_bytes());
+            let head: String = text.chars().take(40).collect();
+            assert!(started.elapsed().as_secs() < 20, "{head} took {:?}", started.elapsed());
+        }
+    }
+}
