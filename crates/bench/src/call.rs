@@ -1,13 +1,19 @@
 //! The benchmarks `floor` and `call`: round trips of single operations, and floods of oneways.
 
+use corelane::Orb;
+
 use crate::Failure;
 use crate::floor::{Carrier, Exchange, FloorClient, OnewayFlood, Sizes, Waiting, address_of};
 use crate::harness::{Compare, Group, Label, Progress, Subject, Variant, measure};
 use crate::operation::Operation;
 use crate::options::Options;
+use crate::orb::Architecture;
+use crate::orb::client::{Calls, object, target};
+use crate::orb::relay;
+use crate::orb::server::LOOPBACK;
 use crate::peer::omniorb::{OmniOrb, Threads};
 use crate::report::Report;
-use crate::server::start_floor;
+use crate::server::{start_echo, start_floor};
 use crate::service::Service;
 
 /// A floor server and where it listens.
@@ -46,11 +52,7 @@ impl Floor {
             peer: "floor",
             transport: self.carrier.name(),
             op: operation.to_string(),
-            config: if self.carrier == Carrier::Tcp {
-                self.config.clone()
-            } else {
-                format!("{}, {}", self.carrier.name(), self.config)
-            },
+            config: self.config.clone(),
         };
         Ok(Some(Variant { label, subject, against: Vec::new() }))
     }
@@ -72,7 +74,11 @@ pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut P
         let sizes = operation.sizes(options.key);
         let mut variants = Vec::new();
         for floor in &floors {
-            variants.extend(floor.variant("floor", operation, sizes)?);
+            // Two transports in one group: the text of the table has to tell them apart.
+            variants.extend(floor.variant("floor", operation, sizes)?.map(|mut variant| {
+                variant.label.config = format!("{}, {}", variant.label.transport, variant.label.config);
+                variant
+            }));
         }
         // The first is the baseline: TCP, blocking.
         variants.iter_mut().skip(1).for_each(|variant| variant.against = vec![0]);
@@ -84,24 +90,155 @@ pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut P
 
 /// Calls through ORBs, against bare sockets with messages of the same sizes.
 pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let floors = [
-        Floor::start(Carrier::Tcp, Waiting::Blocking, options)?,
-        Floor::start(Carrier::Tcp, Waiting::Epoll(options.threads), options)?,
-    ];
-    let omniorb = OmniOrbServers::start(options, report, progress)?;
-    for operation in options.operations_or(&Operation::USUAL) {
-        let sizes = operation.sizes(options.key);
-        let mut variants = Vec::new();
-        for floor in &floors {
-            variants.extend(floor.variant("call", operation, sizes)?);
+    let omniorb = build_omniorb(options, report, progress)?;
+    let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
+    let sizes = MessageSizes::of(&orb, options)?;
+    for carrier in options.carriers() {
+        let servers = Servers::start(carrier, omniorb.as_ref(), options)?;
+        for &(operation, sizes) in &sizes.0 {
+            let variants = servers.variants(&orb, operation, sizes, options)?;
+            let name = carrier.name();
+            let title = format!("call {operation} over {name}: {} octets there, {} back", sizes.request, sizes.reply);
+            run(title, operation, variants, options, report, progress)?;
         }
-        for server in &omniorb {
-            variants.push(server.variant(operation, options)?);
-        }
-        let title = format!("call {operation}: {} octets there, {} back", sizes.request, sizes.reply);
-        run(title, operation, variants, options, report, progress)?;
     }
     Ok(())
+}
+
+/// What goes over the wire for each operation, seen by a relay: octets do not depend on the transport.
+struct MessageSizes(Vec<(Operation, Sizes)>);
+
+impl MessageSizes {
+    fn of(orb: &Orb, options: &Options) -> Result<Self, Failure> {
+        let (_server, reference) = start_echo(Architecture::PerConnection, LOOPBACK, &options.placement)?;
+        let reference = object(orb, &reference)?;
+        let operations = options.operations_or(&Operation::USUAL).into_iter();
+        let sizes = operations.map(|operation| Ok((operation, relay::sizes(orb, &reference, operation)?)));
+        sizes.collect::<Result<_, Failure>>().map(MessageSizes)
+    }
+}
+
+/// Everything that is called over one transport.
+struct Servers {
+    carrier: Carrier,
+    blocking: Floor,
+    epoll: Floor,
+    corelane: Vec<Corelane>,
+    omniorb: Vec<OmniOrbServer>,
+}
+
+/// A Corelane server.
+struct Corelane {
+    architecture: Architecture,
+    server: Service,
+    reference: String,
+}
+
+/// An omniORB server and the way it gives work to threads.
+struct OmniOrbServer {
+    orb: OmniOrb,
+    config: &'static str,
+    server: Service,
+    reference: String,
+}
+
+/// Indices of variants that others are compared with.
+struct Baselines {
+    blocking: usize,
+    epoll: usize,
+    omniorb: Option<usize>,
+}
+
+impl Servers {
+    fn start(carrier: Carrier, omniorb: Option<&OmniOrb>, options: &Options) -> Result<Self, Failure> {
+        let mut corelane = Vec::new();
+        for architecture in [Architecture::PerConnection, Architecture::LeaderFollowers(options.threads)] {
+            let address = match carrier {
+                Carrier::Tcp => LOOPBACK.to_owned(),
+                Carrier::Unix => {
+                    let name = format!("corelane-bench-{}-{}.sock", std::process::id(), corelane.len());
+                    format!("unix:{}", std::env::temp_dir().join(name).display())
+                }
+            };
+            let (server, reference) = start_echo(architecture, &address, &options.placement)?;
+            corelane.push(Corelane { architecture, server, reference });
+        }
+        let mut servers = Vec::new();
+        if let Some(orb) = omniorb {
+            for (threads, config) in [(Threads::PerConnection, "thread per connection"), (Threads::Pool, "pool")] {
+                let (server, reference) = orb.serve(carrier, threads, &options.placement)?;
+                servers.push(OmniOrbServer { orb: orb.clone(), config, server, reference });
+            }
+        }
+        Ok(Servers {
+            carrier,
+            blocking: Floor::start(carrier, Waiting::Blocking, options)?,
+            epoll: Floor::start(carrier, Waiting::Epoll(options.threads), options)?,
+            corelane,
+            omniorb: servers,
+        })
+    }
+
+    /// One group: floors first, then omniORB, then Corelane.
+    fn variants(
+        &self,
+        orb: &Orb,
+        operation: Operation,
+        sizes: Sizes,
+        options: &Options,
+    ) -> Result<Vec<Variant>, Failure> {
+        let mut variants = Vec::new();
+        variants.extend(self.blocking.variant("call", operation, sizes)?);
+        let mut baselines = Baselines { blocking: 0, epoll: 0, omniorb: None };
+        if let Some(epoll) = self.epoll.variant("call", operation, sizes)? {
+            baselines.epoll = variants.len();
+            variants.push(epoll);
+        }
+        for server in &self.omniorb {
+            baselines.omniorb.get_or_insert(variants.len());
+            let calls = server.orb.client(&server.reference, operation, server.server.pid(), &options.placement)?;
+            let label = self.label("omniORB", operation, server.config.to_owned());
+            variants.push(Variant { label, subject: Box::new(calls), against: vec![baselines.blocking] });
+        }
+        for server in &self.corelane {
+            let target = target(orb, &server.reference)?;
+            let calls = Calls { target, operation, server: server.server.pid() };
+            let floor = match server.architecture {
+                Architecture::PerConnection | Architecture::Reactive => baselines.blocking,
+                Architecture::LeaderFollowers(_) => baselines.epoll,
+            };
+            let against = std::iter::once(floor).chain(baselines.omniorb).collect();
+            let label = self.label("Corelane", operation, server.architecture.config());
+            variants.push(Variant { label, subject: Box::new(calls), against });
+        }
+        Ok(variants)
+    }
+
+    fn label(&self, peer: &'static str, operation: Operation, config: String) -> Label {
+        Label { bench: "call", peer, transport: self.carrier.name(), op: operation.to_string(), config }
+    }
+}
+
+/// omniORB's program; none if it is not there, which is then reported.
+fn build_omniorb(
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<Option<OmniOrb>, Failure> {
+    if options.without_peers {
+        report.missing("call", "omniORB", "left out by --without-peers")?;
+        return Ok(None);
+    }
+    progress.show("omniORB's program: building");
+    let built = OmniOrb::build(&options.peers);
+    progress.clear();
+    match built {
+        Ok(orb) => Ok(Some(orb)),
+        Err(reason) => {
+            report.missing("call", "omniORB", &reason.to_string())?;
+            Ok(None)
+        }
+    }
 }
 
 fn run(
@@ -115,50 +252,4 @@ fn run(
     let mut group = Group { title, compare: compare(operation), variants };
     let figures = measure(&mut group, &options.extent, &options.placement, progress)?;
     report.figures(&group.title, group.compare, &figures)
-}
-
-/// An omniORB server and the way it gives work to threads.
-struct OmniOrbServers {
-    orb: OmniOrb,
-    config: &'static str,
-    server: Service,
-    reference: String,
-}
-
-impl OmniOrbServers {
-    /// Both kinds; none if omniORB is not there, which is then reported.
-    fn start(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<Vec<Self>, Failure> {
-        if options.without_peers {
-            report.missing("call", "omniORB", "left out by --without-peers")?;
-            return Ok(Vec::new());
-        }
-        progress.show("building: omniORB's program");
-        let built = OmniOrb::build(&options.peers);
-        progress.clear();
-        let orb = match built {
-            Ok(orb) => orb,
-            Err(reason) => {
-                report.missing("call", "omniORB", &reason.to_string())?;
-                return Ok(Vec::new());
-            }
-        };
-        let mut servers = Vec::new();
-        for (threads, config) in [(Threads::PerConnection, "thread per connection"), (Threads::Pool, "pool")] {
-            let (server, reference) = orb.serve(Carrier::Tcp, threads, &options.placement)?;
-            servers.push(OmniOrbServers { orb: orb.clone(), config, server, reference });
-        }
-        Ok(servers)
-    }
-
-    fn variant(&self, operation: Operation, options: &Options) -> Result<Variant, Failure> {
-        let calls = self.orb.client(&self.reference, operation, self.server.pid(), &options.placement)?;
-        let label = Label {
-            bench: "call",
-            peer: "omniORB",
-            transport: "tcp",
-            op: operation.to_string(),
-            config: self.config.to_owned(),
-        };
-        Ok(Variant { label, subject: Box::new(calls), against: vec![0] })
-    }
 }

@@ -5,6 +5,8 @@ use std::io::Write;
 
 use crate::Failure;
 use crate::call;
+use crate::counts;
+use crate::demux;
 use crate::environment::Environment;
 use crate::harness::Progress;
 use crate::idle::Awake;
@@ -30,6 +32,7 @@ the machine does not keep still; figures mean something only while nothing else 
   --fifo PRIORITY       in the class SCHED_FIFO, 1 to 99, instead of the ordinary one
   --threads N           threads of a pool (4)
   --op NAME             call this operation; may be given several times
+  --transport NAME      tcp (the default) or unix, for `call`; may be given twice
   --key N               octets of an object key, for the message sizes of `floor` (32)
   --json FILE           also write JSON lines (docs/benchmarks.md)
   --peers DIR           where the peers' sources are: interop/peers of the repository
@@ -64,6 +67,16 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "call",
         about: "two-way and oneway calls of Corelane and omniORB against the floor",
         run: call::call,
+    },
+    Benchmark {
+        name: "counts",
+        about: "system calls, locks, futex calls, allocations and hand-offs of a call, on either side",
+        run: counts::counts,
+    },
+    Benchmark {
+        name: "demux",
+        about: "one of 1 to 1,000,000 objects, one of 1 to 1,000 operations; octets per active object",
+        run: demux::demux,
     },
 ];
 

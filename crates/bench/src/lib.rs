@@ -10,6 +10,8 @@
 mod call;
 pub mod command;
 pub mod cost;
+mod counts;
+mod demux;
 pub mod environment;
 pub mod floor;
 pub mod harness;
@@ -17,6 +19,7 @@ mod idle;
 pub mod json;
 pub mod operation;
 pub mod options;
+mod orb;
 pub mod peer;
 pub mod placement;
 pub mod report;

@@ -24,6 +24,8 @@ pub enum Operation {
     Structs(usize),
     /// So many octets there and back.
     Octets(usize),
+    /// A string of so many letters there and back.
+    Text(usize),
     /// An octet there, nothing back.
     Oneway,
 }
@@ -56,12 +58,13 @@ impl Operation {
             ("longs", Some(count)) => Some(Operation::Longs(count)),
             ("structs", Some(count)) => Some(Operation::Structs(count)),
             ("octets", Some(count)) => Some(Operation::Octets(count)),
+            ("string", Some(count)) => Some(Operation::Text(count)),
             _ => None,
         };
         found.ok_or_else(|| {
             Failure::new(format!(
-                "there is no operation `{name}`; there are nothing, octet, short, long, struct, oneway, and longsN, structsN and \
-                 octetsN with a number of elements up to {}",
+                "there is no operation `{name}`; there are nothing, octet, short, long, struct, oneway, and longsN, structsN, octetsN \
+                 and stringN with a number of elements up to {}",
                 Sizes::LARGEST / 16
             ))
         })
@@ -85,6 +88,7 @@ impl Operation {
             Operation::Longs(_) => "echo_longs",
             Operation::Structs(_) => "echo_structs",
             Operation::Octets(_) => "echo_octets",
+            Operation::Text(_) => "echo_string",
             Operation::Oneway => "take_octet",
         }
     }
@@ -103,6 +107,8 @@ impl Operation {
             Operation::Structs(0) => 4,
             Operation::Structs(count) => 4 + 12 * count - 2,
             Operation::Octets(count) => 4 + count,
+            // The NUL travels too.
+            Operation::Text(count) => 4 + count + 1,
         }
     }
 
@@ -125,6 +131,7 @@ impl fmt::Display for Operation {
             Operation::Longs(count) => write!(f, "longs{count}"),
             Operation::Structs(count) => write!(f, "structs{count}"),
             Operation::Octets(count) => write!(f, "octets{count}"),
+            Operation::Text(count) => write!(f, "string{count}"),
             Operation::Oneway => f.write_str("oneway"),
         }
     }
@@ -136,7 +143,9 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for name in ["nothing", "octet", "short", "long", "struct", "oneway", "longs4", "structs1024", "octets0"] {
+        for name in
+            ["nothing", "octet", "short", "long", "struct", "oneway", "longs4", "structs1024", "octets0", "string20"]
+        {
             assert_eq!(Operation::from_name(name).unwrap().to_string(), name);
         }
         for name in ["", "octet4", "longs", "longs99999999999999999999", "longs-1", "4"] {

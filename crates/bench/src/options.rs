@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
+use crate::floor::Carrier;
 use crate::harness::Extent;
 use crate::operation::Operation;
 use crate::placement::{Cores, Placement};
@@ -25,6 +26,8 @@ pub struct Options {
     pub threads: usize,
     /// Operations to call; empty: each benchmark's own choice.
     pub operations: Vec<Operation>,
+    /// What carries the messages; empty: TCP.
+    pub carriers: Vec<Carrier>,
     /// Octets of an object key, for the message sizes of the floor alone.
     pub key: usize,
     /// The folder with the peers' sources.
@@ -60,6 +63,7 @@ impl Options {
             placement,
             threads: 4,
             operations: Vec::new(),
+            carriers: Vec::new(),
             key: 32,
             // Where the sources were when this program was built.
             peers: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
@@ -92,6 +96,7 @@ impl Options {
                     options.placement.scheduling = Some(Scheduling::Fifo(u8::try_from(priority).unwrap_or(1)));
                 }
                 "--op" => options.operations.push(Operation::from_name(&value.text()?.to_string_lossy())?),
+                "--transport" => options.carriers.push(value.carrier()?),
                 "--without-peers" => options.without_peers = true,
                 "-h" | "--help" => options.help = true,
                 _ if name.starts_with('-') => return Err(Failure::new(format!("there is no option `{name}`"))),
@@ -103,6 +108,12 @@ impl Options {
             return Err(Failure::new(format!("--count times --repetitions is at most {MOST_CALLS}")));
         }
         Ok(options)
+    }
+
+    /// The carriers named, or TCP.
+    #[must_use]
+    pub fn carriers(&self) -> Vec<Carrier> {
+        if self.carriers.is_empty() { vec![Carrier::Tcp] } else { self.carriers.clone() }
     }
 
     /// The operations named, or those given.
@@ -132,6 +143,12 @@ impl<I: Iterator<Item = OsString>> Value<'_, I> {
             let name = self.name;
             Failure::new(format!("`{name}` takes a number from {least} to {most}, not `{}`", text.to_string_lossy()))
         })
+    }
+
+    fn carrier(&mut self) -> Result<Carrier, Failure> {
+        let text = self.text()?.to_string_lossy().into_owned();
+        let known = [Carrier::Tcp, Carrier::Unix].into_iter().find(|carrier| carrier.name() == text);
+        known.ok_or_else(|| Failure::new(format!("`--transport` takes tcp or unix, not `{text}`")))
     }
 
     fn two_cores(&mut self) -> Result<Cores, Failure> {
@@ -185,6 +202,7 @@ mod tests {
             ("--core x", "a number from 0"),
             ("--cores 1", "as in 0,1"),
             ("--fifo 0", "1 to 99"),
+            ("--transport carrier-pigeon", "tcp or unix"),
             ("--quick=yes", "takes no value"),
             ("--nothing", "no option `--nothing`"),
             ("--op what", "longsN"),

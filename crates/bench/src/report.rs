@@ -105,13 +105,21 @@ impl<'o> Report<'o> {
             let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
             let _ = writeln!(
                 text,
-                "  {:<9} {config:<24} {op:<12} {:<34} {:>12}{unit}{bound}",
+                "  {:<9} {config:<27} {op:<12} {:<34} {:>12}{unit}{bound}",
                 peer,
                 value.what,
                 plain(value.value)
             );
         }
         self.text(&text)?;
+        self.records(values)
+    }
+
+    /// Single numbers, for programs only: the caller has shown them to people in a form of its own.
+    ///
+    /// # Errors
+    /// Output fails.
+    pub fn records(&mut self, values: &[Value]) -> Result<(), Failure> {
         for value in values {
             let mut object = labelled(self.object("value"), &value.label)
                 .text("what", &value.what)
@@ -223,7 +231,7 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
     let mut text = format!("\n{title}; microseconds; {what}\n");
     let _ = writeln!(
         text,
-        "  {:<9} {:<24} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>9} {:>7} {:>7}  against",
+        "  {:<9} {:<27} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>9} {:>7} {:>7}  against",
         "peer", "config", "min", "p50", "p99", "p99.9", "max", "mean", "sd", "per s", "cpu cl", "cpu sv"
     );
     for figure in figures {
@@ -255,7 +263,7 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
 }
 
 /// A number with as many digits as it needs.
-fn plain(value: f64) -> String {
+pub(crate) fn plain(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
 

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::Failure;
 use crate::floor::{Carrier, Waiting, run_server};
+use crate::orb::{Architecture, server};
 use crate::placement::{Placement, Side};
 use crate::service::Service;
 
@@ -29,6 +30,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn serve(words: &[&str]) -> Result<(), Failure> {
     match *words {
         ["floor", carrier, waiting] => run_server(carrier_of(carrier)?, waiting_of(waiting)?),
+        ["echo", architecture, address] => server::echo(Architecture::from_word(architecture)?, address),
+        ["many", count] => server::many(number(count, 10_000_000)?),
+        ["operations", count] => server::operations(number(count, 1000)?),
         _ => Err(Failure::new(format!("this mode is for `corelane bench` itself; it knows no {words:?}"))),
     }
 }
@@ -45,6 +49,25 @@ pub fn start_floor(carrier: Carrier, waiting: Waiting, placement: &Placement) ->
     start("the floor server", &["floor", carrier.name(), &waiting], placement)
 }
 
+/// Starts a Corelane server with one object at `address`; answers its reference.
+pub(crate) fn start_echo(
+    architecture: Architecture,
+    address: &str,
+    placement: &Placement,
+) -> Result<(Service, String), Failure> {
+    start("Corelane's server", &["echo", &architecture.to_string(), address], placement)
+}
+
+/// Starts a Corelane server with so many objects.
+pub(crate) fn start_many(count: usize, placement: &Placement) -> Result<Service, Failure> {
+    Ok(start(&format!("Corelane's server of {count} objects"), &["many", &count.to_string()], placement)?.0)
+}
+
+/// Starts a Corelane server with an object of so many operations; answers its reference.
+pub(crate) fn start_operations(count: usize, placement: &Placement) -> Result<(Service, String), Failure> {
+    start(&format!("Corelane's server of {count} operations"), &["operations", &count.to_string()], placement)
+}
+
 /// Starts our own program as a server with these arguments; answers what it says of itself.
 fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(Service, String), Failure> {
     let own =
@@ -52,6 +75,11 @@ fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(Service, 
     let mut command = Command::new(own);
     command.arg(MODE).args(words);
     Service::start(name, command, placement, Side::Server)
+}
+
+fn number(text: &str, most: usize) -> Result<usize, Failure> {
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| Failure::new(format!("`{text}` is no number from 1 to {most}")))
 }
 
 fn carrier_of(text: &str) -> Result<Carrier, Failure> {

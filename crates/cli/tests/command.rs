@@ -111,7 +111,7 @@ fn a_benchmark_writes_a_table_and_json_lines() {
         assert_eq!(line["n"], 100);
         assert!(line["p50_us"].as_f64().is_some_and(|time| time > 0.0), "{line}");
         assert!(line["server_cpu_us"].as_f64().is_some_and(|time| time > 0.0), "{line}");
-        assert_eq!(line["baseline_p50_us"].is_null(), line["config"] == "blocking", "{line}");
+        assert_eq!(line["baseline_p50_us"].is_null(), line["config"] == "tcp, blocking", "{line}");
     }
 }
 

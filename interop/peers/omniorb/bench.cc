@@ -6,13 +6,14 @@
 // The server prints "ready IOR:..." and ends when its standard input does.
 // The client prints "ready", then reads commands, one a line, until its standard input ends:
 //   run OPERATION WARM-UP COUNT   answered by "times WHOLE T1 T2 ... Tcount": nanoseconds, WHOLE from the first call to the end of the
-//                                 last. Operations: nothing octet short long struct longsN structsN octetsN oneway. A oneway's times are those of the
+//                                 last. Operations: nothing octet short long struct longsN structsN octetsN stringN oneway. A oneway's times are those of the
 //                                 sending; WHOLE lasts until a two-way call after the last one has returned.
 // Whatever it does not understand is answered by "error TEXT".
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <iostream>
 #include <sstream>
@@ -125,6 +126,10 @@ Run run(Cubit::Target_ptr t, const std::string& op, unsigned warm_up, unsigned c
     sent.length(n);
     for (long i = 0; i < n; ++i) sent[i] = i & 0xff;
     return timed([&] { Cubit::Octets_var got = t->echo_octets(sent); expect(got->length() == sent.length()); });
+  }
+  if (long n = length(op, "string"); n >= 0) {
+    std::string sent(n, 'x');
+    return timed([&] { CORBA::String_var got = t->echo_string(sent.c_str()); expect(std::strlen(got) == sent.size()); });
   }
   throw std::runtime_error("there is no operation " + op);
 }

@@ -1,0 +1,151 @@
+//! Corelane's client, in the process of the benchmark.
+
+use std::time::Duration;
+
+use corelane::{ObjectRef, Orb, Reference};
+use corelane_sys::clock;
+
+use super::generated::cubit::{CountedTargetRef, Mixed};
+use crate::Failure;
+use crate::harness::Subject;
+use crate::operation::Operation;
+use crate::sample::{Samples, timed};
+
+/// The object that a text refers to.
+pub(crate) fn object(orb: &Orb, text: &str) -> Result<ObjectRef, Failure> {
+    orb.string_to_object(text)?.ok_or_else(|| Failure::new("the server's reference is nil"))
+}
+
+/// Calls of one operation.
+pub(crate) struct Calls {
+    pub(crate) target: CountedTargetRef,
+    pub(crate) operation: Operation,
+    pub(crate) server: u32,
+}
+
+impl Subject for Calls {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let target = &self.target;
+        if self.operation.is_oneway() {
+            for _ in 0..warm_up {
+                target.take_octet(7)?;
+            }
+            target.echo_nothing()?;
+            let began = clock::now();
+            timed(count, into, || target.take_octet(7))?;
+            target.echo_nothing()?;
+            return Ok(began.elapsed());
+        }
+        two_way(target, self.operation, warm_up, &mut Samples::with_room(warm_up))?;
+        two_way(target, self.operation, count, into)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        Some(self.server)
+    }
+}
+
+/// The call stands in the loop itself for each operation.
+pub(crate) fn two_way(
+    target: &CountedTargetRef,
+    operation: Operation,
+    count: usize,
+    into: &mut Samples,
+) -> Result<Duration, Failure> {
+    match operation {
+        Operation::Nothing | Operation::Oneway => timed(count, into, || Ok(target.echo_nothing()?)),
+        Operation::Octet => timed(count, into, || expect(target.echo_octet(7)? == 7)),
+        Operation::Short => timed(count, into, || expect(target.echo_short(-7)? == -7)),
+        Operation::Long => timed(count, into, || expect(target.echo_long(70_000)? == 70_000)),
+        Operation::Struct => {
+            let sent = Mixed { o: 1, l: 2, s: 3 };
+            timed(count, into, || expect(target.echo_struct(&sent)? == sent))
+        }
+        Operation::Longs(length) => {
+            let sent: Vec<i32> = (0..length).map(|number| number as i32).collect();
+            timed(count, into, || expect(target.echo_longs(&sent)?.len() == sent.len()))
+        }
+        Operation::Structs(length) => {
+            let sent: Vec<Mixed> = (0..length).map(|number| Mixed { o: 1, l: number as i32, s: 3 }).collect();
+            timed(count, into, || expect(target.echo_structs(&sent)?.len() == sent.len()))
+        }
+        Operation::Octets(length) => {
+            let sent: Vec<u8> = (0..length).map(|number| number as u8).collect();
+            timed(count, into, || expect(target.echo_octets(&sent)?.len() == sent.len()))
+        }
+        Operation::Text(length) => {
+            let sent = "x".repeat(length);
+            timed(count, into, || expect(target.echo_string(&sent)?.len() == sent.len()))
+        }
+    }
+}
+
+#[inline]
+fn expect(holds: bool) -> Result<(), Failure> {
+    if holds { Ok(()) } else { Err(Failure::new("the reply is not what was sent")) }
+}
+
+/// Calls of `echo_octet` on many objects in turn.
+pub(crate) struct Rounds {
+    pub(crate) targets: Vec<CountedTargetRef>,
+    pub(crate) next: usize,
+    pub(crate) server: u32,
+}
+
+impl Subject for Rounds {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        self.turns(warm_up, &mut Samples::with_room(warm_up))?;
+        self.turns(count, into)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        Some(self.server)
+    }
+}
+
+impl Rounds {
+    fn turns(&mut self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let (targets, next) = (&self.targets, &mut self.next);
+        timed(count, into, || {
+            let target = &targets[*next];
+            *next = if *next + 1 == targets.len() { 0 } else { *next + 1 };
+            expect(target.echo_octet(7)? == 7)
+        })
+    }
+}
+
+/// Calls of many operations of one object in turn.
+pub(crate) struct Names {
+    pub(crate) object: ObjectRef,
+    pub(crate) operations: Vec<&'static corelane::mapping::Operation>,
+    pub(crate) next: usize,
+    pub(crate) server: u32,
+}
+
+impl Subject for Names {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        self.turns(warm_up, &mut Samples::with_room(warm_up))?;
+        self.turns(count, into)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        Some(self.server)
+    }
+}
+
+impl Names {
+    fn turns(&mut self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let (object, operations, next) = (&self.object, &self.operations, &mut self.next);
+        timed(count, into, || {
+            let operation = operations[*next];
+            *next = if *next + 1 == operations.len() { 0 } else { *next + 1 };
+            object.invoke(operation, &|_| Ok(()))?;
+            Ok(())
+        })
+    }
+}
+
+/// The typed reference of a text.
+pub(crate) fn target(orb: &Orb, text: &str) -> Result<CountedTargetRef, Failure> {
+    Ok(CountedTargetRef::from_object(object(orb, text)?))
+}

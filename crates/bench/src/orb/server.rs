@@ -1,0 +1,122 @@
+//! Corelane's servers, each a process of its own. They answer lines on their standard input:
+//!
+//! | line | answer |
+//! |---|---|
+//! | `same N` | references of N objects, spread evenly over all of them |
+//! | `random N` | references of N objects, chosen at random, the same in every run |
+//! | `octets` | octets of resident memory that activating an object took |
+
+use std::fmt::Write;
+use std::fs;
+
+use corelane::{Orb, Servant};
+
+use super::generated::cubit::CountedTarget;
+use super::servant::Echo;
+use super::{Architecture, wide};
+use crate::Failure;
+use crate::service::serve_lines;
+
+/// Serves one object with all operations of idl/cubit.idl at `address`.
+pub(crate) fn echo(architecture: Architecture, address: &str) -> Result<(), Failure> {
+    one(architecture, address, CountedTarget::servant(Echo))
+}
+
+/// Serves one object with so many operations.
+pub(crate) fn operations(width: usize) -> Result<(), Failure> {
+    let servant =
+        wide::servant(width).ok_or_else(|| Failure::new(format!("there is no interface of {width} operations")))?;
+    one(Architecture::PerConnection, LOOPBACK, servant)
+}
+
+/// Where benchmarks listen for TCP.
+pub(crate) const LOOPBACK: &str = "tcp:127.0.0.1:0";
+
+fn one(architecture: Architecture, address: &str, servant: Servant) -> Result<(), Failure> {
+    let orb = start(architecture, address)?;
+    let poa = orb.root_poa();
+    let id = poa.activate_object(&servant).map_err(failed)?;
+    poa.manager().activate().map_err(failed)?;
+    println!("ready {}", poa.id_to_reference(&id).map_err(failed)?);
+    serve_lines(|_| None).map_err(failed)
+}
+
+/// Serves so many objects, each with its own servant.
+pub(crate) fn many(count: usize) -> Result<(), Failure> {
+    let orb = start(Architecture::PerConnection, LOOPBACK)?;
+    let poa = orb.root_poa();
+    let servants: Vec<Servant> = (0..count).map(|_| CountedTarget::servant(Echo)).collect();
+    let mut ids = Vec::with_capacity(count);
+    let before = resident();
+    for servant in &servants {
+        ids.push(poa.activate_object(servant).map_err(failed)?);
+    }
+    let with_ids = resident();
+    // The ids are the caller's: another copy of them shows how much they take.
+    let copies = ids.clone();
+    let of_ids = resident().saturating_sub(with_ids);
+    drop(copies);
+    let octets = with_ids.saturating_sub(before).saturating_sub(of_ids) as f64 / count.max(1) as f64;
+    poa.manager().activate().map_err(failed)?;
+    let reference = |index: usize| {
+        let text = poa.id_to_reference(&ids[index]).map(|reference| reference.to_string());
+        text.unwrap_or_else(|error| format!("({error})"))
+    };
+    println!("ready");
+    serve_lines(|line| {
+        let (word, number) = line.split_once(' ').unwrap_or((line, "0"));
+        let number: usize = number.parse().unwrap_or(0);
+        match word {
+            "octets" => Some(format!("{octets:.1}")),
+            "same" => Some(list((0..number).map(|index| reference(index * count / number)))),
+            "random" => Some(list(Scatter::new().take(number).map(|index| reference(index as usize % count)))),
+            _ => Some(format!("error this server knows no `{word}`")),
+        }
+    })
+    .map_err(failed)
+}
+
+fn start(architecture: Architecture, address: &str) -> Result<Orb, Failure> {
+    Orb::builder().pool(architecture.pool()).listen(address).build().map_err(failed)
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::new(error.to_string())
+}
+
+fn list(texts: impl Iterator<Item = String>) -> String {
+    let mut line = String::new();
+    for text in texts {
+        let _ = write!(line, "{}{text}", if line.is_empty() { "" } else { " " });
+    }
+    line
+}
+
+/// Resident memory of this process in octets.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// Numbers without a pattern that a processor could learn, the same in every run: splitmix64 of a counter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scatter(u64);
+
+impl Scatter {
+    pub(crate) fn new() -> Self {
+        Scatter(0)
+    }
+}
+
+impl Iterator for Scatter {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        // Positive as any integer type.
+        Some((mixed ^ (mixed >> 31)) >> 1)
+    }
+}
