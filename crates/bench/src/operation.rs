@@ -103,9 +103,10 @@ impl Operation {
             // Octet, gap of 3, long, short.
             Operation::Struct => 10,
             Operation::Longs(count) => 4 + 4 * count,
-            // Each but the last is followed by a gap of 2.
+            // The first begins at 4 and takes 10, as above. Each further one begins 2 behind a multiple of 4: octet, gap of 1,
+            // long, short.
             Operation::Structs(0) => 4,
-            Operation::Structs(count) => 4 + 12 * count - 2,
+            Operation::Structs(count) => 4 + 10 + 8 * (count - 1),
             Operation::Octets(count) => 4 + count,
             // The NUL travels too.
             Operation::Text(count) => 4 + count + 1,
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn bodies_have_their_gaps() {
-        assert_eq!(Operation::Structs(2).body(), 4 + 12 + 10);
+        assert_eq!(Operation::Structs(3).body(), 4 + 10 + 8 + 8);
         assert_eq!(Operation::Longs(1024).body(), 4100);
         assert_eq!(Operation::Oneway.sizes(12).reply, 0);
         assert_eq!(Operation::Octet.sizes(12).request, 65);

@@ -124,3 +124,50 @@ fn a_peer_that_is_not_there_is_reported() {
     assert_eq!(status(&output), 0, "{said}{}", text(&output.stderr));
     assert!(said.contains("NOT MEASURED: call, omniORB") && said.contains("--peers"), "{said}");
 }
+
+#[test]
+fn a_steady_call_costs_what_the_design_allows() {
+    let json = folder("counts").join("counts.json");
+    let json = json.to_string_lossy();
+    let output =
+        corelane(&["bench", "run", "counts", "--op", "octet", "--op", "long", "--op", "struct", "--json", &json]);
+    assert_eq!(status(&output), 0, "{}{}", text(&output.stdout), text(&output.stderr));
+    let lines = fs::read_to_string(&*json).expect("the file is there");
+    let values: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("each line is JSON"))
+        .filter(|line: &serde_json::Value| line["record"] == "value")
+        .collect();
+    // Three architectures, two kinds of deadline, three operations, two sides, eight counts.
+    assert_eq!(values.len(), 3 * 2 * 3 * 2 * 8);
+    for value in &values {
+        if let Some(bound) = value["bound"].as_f64() {
+            assert!(value["value"].as_f64().is_some_and(|count| count <= bound), "{value}");
+        }
+        if value["what"] == "client: system calls" {
+            assert_eq!(value["value"], value["bound"], "{value}");
+        }
+    }
+}
+
+#[test]
+fn calls_are_compared_with_the_floor_of_their_architecture() {
+    let json = folder("call").join("call.json");
+    let json = json.to_string_lossy();
+    let words = ["bench", "run", "call", "--count", "50", "--repetitions", "2", "--warm-up", "5", "--without-peers"];
+    let more = ["--op", "octet", "--op", "oneway", "--transport", "tcp", "--transport", "unix", "--json", &json];
+    let output = corelane(&[&words[..], &more].concat());
+    assert_eq!(status(&output), 0, "{}{}", text(&output.stdout), text(&output.stderr));
+    let lines = fs::read_to_string(&*json).expect("the file is there");
+    let parsed = lines.lines().map(|line| serde_json::from_str(line).expect("each line is JSON"));
+    let lines: Vec<serde_json::Value> = parsed.collect();
+    assert!(lines.iter().any(|line| line["record"] == "missing" && line["peer"] == "omniORB"));
+    let ours: Vec<_> = lines.iter().filter(|line| line["peer"] == "Corelane").collect();
+    assert_eq!(ours.len(), 8, "two operations, transports and architectures");
+    for line in ours {
+        let pool = line["config"] == "leader/followers, 4" && line["op"] == "octet";
+        let floor = if pool { "epoll, 4 threads" } else { "blocking" };
+        assert_eq!(line["against"][0]["config"], floor, "{line}");
+        assert_eq!(line["against"][0]["transport"], line["transport"], "{line}");
+    }
+}

@@ -113,3 +113,28 @@ fn pass(from: BorrowedFd<'_>, to: BorrowedFd<'_>, buffer: &mut [u8], count: &Ato
     }
     Ok(read > 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::orb::Architecture;
+    use crate::orb::generated::cubit::CountedTarget;
+    use crate::orb::servant::Echo;
+    use crate::orb::server::{LOOPBACK, start as start_orb};
+
+    #[test]
+    fn what_the_relay_sees_is_what_the_format_says() {
+        let server = start_orb(Architecture::PerConnection, LOOPBACK).unwrap();
+        let poa = server.root_poa();
+        let id = poa.activate_object(&CountedTarget::servant(Echo)).unwrap();
+        poa.manager().activate().unwrap();
+        let text = poa.id_to_reference(&id).unwrap().to_string();
+        let client = Orb::new().unwrap();
+        let reference = super::super::client::object(&client, &text).unwrap();
+        let key = reference.ior().known_profiles().next().unwrap().object_key.len();
+        for name in ["nothing", "octet", "short", "long", "struct", "longs4", "structs3", "octets100", "oneway"] {
+            let operation = Operation::from_name(name).unwrap();
+            assert_eq!(sizes(&client, &reference, operation).unwrap(), operation.sizes(key), "{name}");
+        }
+    }
+}

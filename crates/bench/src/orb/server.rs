@@ -76,7 +76,7 @@ pub(crate) fn many(count: usize) -> Result<(), Failure> {
     .map_err(failed)
 }
 
-fn start(architecture: Architecture, address: &str) -> Result<Orb, Failure> {
+pub(crate) fn start(architecture: Architecture, address: &str) -> Result<Orb, Failure> {
     Orb::builder().pool(architecture.pool()).listen(address).build().map_err(failed)
 }
 
