@@ -260,6 +260,7 @@ impl<'c> Generator<'c> {
     }
 
     fn members(&mut self, members: &[DefinitionId], out: &mut Writer) {
+        let mut after_single = false;
         for id in members {
             let kind = &self.model().get(*id).kind;
             if let Kind::Module(inner) = kind {
@@ -274,7 +275,13 @@ impl<'c> Generator<'c> {
             if !self.is_written(*id) {
                 continue;
             }
-            out.gap();
+            // Lines about one thing each stand together.
+            let single = matches!(kind, Kind::Typedef(_) | Kind::Constant(..));
+            let documented = !docs::of(self.compilation, self.model().get(*id).first_token).is_empty();
+            if !(single && after_single) || documented {
+                out.gap();
+            }
+            after_single = single;
             match kind {
                 Kind::Struct(structure) => self.structure(*id, structure, false, out),
                 Kind::Exception(structure) => self.structure(*id, structure, true, out),

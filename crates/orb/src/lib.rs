@@ -13,6 +13,7 @@ mod client;
 mod current;
 mod event;
 mod exception;
+mod exception_macros;
 mod fault;
 mod fragment;
 mod invocation;

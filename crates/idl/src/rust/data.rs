@@ -47,24 +47,9 @@ impl Generator<'_> {
         out.close("}");
         out.close("}");
         if exception {
-            self.exception_traits(id, &name, out);
+            out.gap();
+            out.line(&format!("corelane::user_exception! {{ {name} = {:?} }}", self.repository_id(id)));
         }
-    }
-
-    fn exception_traits(&mut self, id: DefinitionId, name: &str, out: &mut Writer) {
-        let (exception, repository_id) = (self.runtime("UserException"), self.repository_id(id));
-        out.gap();
-        out.open(&format!("impl {exception} for {name} {{"));
-        out.assign("const REPOSITORY_ID: &'static str", &format!("{repository_id:?}"));
-        out.close("}");
-        out.gap();
-        out.open(&format!("impl std::fmt::Display for {name} {{"));
-        out.open("fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {");
-        out.line("write!(f, \"{self:?}\")");
-        out.close("}");
-        out.close("}");
-        out.gap();
-        out.line(&format!("impl std::error::Error for {name} {{}}"));
     }
 
     fn field_names(&self, members: &[Member]) -> Vec<String> {

@@ -681,90 +681,17 @@ impl Generator<'_> {
 
     /// One error enumeration.
     pub(super) fn error(&mut self, name: &str, raises: &[DefinitionId], out: &mut Writer) {
-        let (exception, user, reply, call, cdr) = (
-            self.runtime("SystemException"),
-            self.runtime("UserException"),
-            self.runtime("Reply"),
-            self.runtime("ServerCall"),
-            self.runtime("Cdr"),
-        );
         let mut taken = HashSet::from(["System".to_owned()]);
-        let variants: Vec<(String, String)> = raises
-            .iter()
-            .map(|id| (free(self.name(*id).trim_start_matches("r#").to_owned(), &mut taken), self.path_to(*id)))
-            .collect();
         out.gap();
+        out.open("corelane::raises! {");
         out.line("/// What the operation may raise.");
-        out.line("#[derive(Clone, Debug, PartialEq)]");
         out.open(&format!("pub enum {name} {{"));
-        for (variant, path) in &variants {
-            out.line(&format!("{variant}({path}),"));
+        for id in raises {
+            let variant = free(self.name(*id).trim_start_matches("r#").to_owned(), &mut taken);
+            out.line(&format!("{variant}({}),", self.path_to(*id)));
         }
-        out.line(&format!("System({exception}),"));
-        out.close("}");
-        out.gap();
-        out.open(&format!("impl From<{reply}> for {name} {{"));
-        out.open(&format!("fn from(mut reply: {reply}) -> Self {{"));
-        for (variant, path) in &variants {
-            let constant = super::names::screaming(variant);
-            out.assign(&format!("const {constant}: &str"), &format!("<{path} as {user}>::REPOSITORY_ID"));
-        }
-        out.open("let exception = match reply.exception() {");
-        for (variant, _) in &variants {
-            let pattern = format!("Some({})", super::names::screaming(variant));
-            let value = format!("reply.read({cdr}::decode).map(Self::{variant})");
-            if value.len() <= 60 {
-                out.arm(&pattern, &value);
-            } else {
-                out.open(&format!("{pattern} => reply"));
-                out.line(&format!(".read({cdr}::decode)"));
-                out.line(&format!(".map(Self::{variant}),"));
-                out.outdent();
-            }
-        }
-        out.line("_ => Err(reply.unlisted_exception()),");
-        out.close("};");
-        out.line("exception.unwrap_or_else(Self::System)");
         out.close("}");
         out.close("}");
-        out.gap();
-        out.open(&format!("impl {name} {{"));
-        out.open(&format!("pub(super) fn raise(self, call: &mut {call}<'_>) -> Result<(), {exception}> {{"));
-        out.open("match self {");
-        for (variant, _) in &variants {
-            out.line(&format!("Self::{variant}(exception) => call.raise(&exception),"));
-        }
-        out.line("Self::System(exception) => Err(exception),");
-        out.close("}");
-        out.close("}");
-        out.close("}");
-        out.gap();
-        out.open(&format!("impl From<{exception}> for {name} {{"));
-        out.open(&format!("fn from(exception: {exception}) -> Self {{"));
-        out.line("Self::System(exception)");
-        out.close("}");
-        out.close("}");
-        for (variant, path) in &variants {
-            out.gap();
-            out.open(&format!("impl From<{path}> for {name} {{"));
-            out.open(&format!("fn from(exception: {path}) -> Self {{"));
-            out.line(&format!("Self::{variant}(exception)"));
-            out.close("}");
-            out.close("}");
-        }
-        out.gap();
-        out.open(&format!("impl std::fmt::Display for {name} {{"));
-        out.open("fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {");
-        out.open("match self {");
-        for (variant, _) in &variants {
-            out.line(&format!("Self::{variant}(exception) => exception.fmt(f),"));
-        }
-        out.line("Self::System(exception) => exception.fmt(f),");
-        out.close("}");
-        out.close("}");
-        out.close("}");
-        out.gap();
-        out.line(&format!("impl std::error::Error for {name} {{}}"));
     }
 }
 

@@ -9,28 +9,17 @@ pub mod every_type {
         Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
         read_reference, write_reference,
     };
-    use corelane::{
-        LongDouble, ObjectRef, Octets, Reference, Servant, SystemException, UserException,
-    };
+    use corelane::{LongDouble, ObjectRef, Octets, Reference, Servant, SystemException};
 
     pub const LIMIT: i32 = 16;
-
     pub const BIG: u64 = 18446744073709551615;
-
     pub const GREETING: &str = "hello \"world\" \n";
-
     pub const WIDE_GREETING: &str = "中";
-
     pub const ONE_LETTER: char = 'x';
-
     pub const PI: f64 = 3.14159265358979;
-
     pub const HALF: f32 = 0.5;
-
     pub const YES: bool = true;
-
     pub const MASK: u8 = 240;
-
     pub const VERY_PRECISE: LongDouble = LongDouble::from_f64(10000000000.0);
 
     /// The colours
@@ -61,41 +50,23 @@ pub mod every_type {
     }
 
     pub const FAVOURITE: Colour = Colour::Green;
-
     pub type Longs = Vec<i32>;
-
     pub type Blob = Octets;
-
     pub type Key = Octets;
-
     pub type Names = Vec<String>;
-
     pub type WideNames = Vec<String>;
-
     pub type Flags = Vec<bool>;
-
     pub type Letters = Vec<char>;
-
     pub type Colours = Vec<Colour>;
-
     pub type ShortText = String;
-
     pub type Wide = String;
-
     pub type Matrix = [[i32; 3]; 2];
-
     pub type Lines = [String; 2];
-
     pub type Code = [char; 4];
-
     pub type Page = Box<[u8; 4096]>;
-
     pub type Book = Box<[String; 300]>;
-
     pub type BigCode = Box<[char; 2000]>;
-
     pub type Precise = LongDouble;
-
     pub type PreciseSeq = Vec<Precise>;
 
     /// A point.
@@ -127,7 +98,6 @@ pub mod every_type {
     }
 
     pub type Path = Vec<Point>;
-
     pub type Paths = Vec<Path>;
 
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -633,17 +603,7 @@ pub mod every_type {
         }
     }
 
-    impl UserException for Empty {
-        const REPOSITORY_ID: &'static str = "IDL:corelane.test/EveryType/Empty:1.0";
-    }
-
-    impl std::fmt::Display for Empty {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            write!(f, "{self:?}")
-        }
-    }
-
-    impl std::error::Error for Empty {}
+    corelane::user_exception! { Empty = "IDL:corelane.test/EveryType/Empty:1.0" }
 
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub struct Failed {
@@ -667,17 +627,7 @@ pub mod every_type {
         }
     }
 
-    impl UserException for Failed {
-        const REPOSITORY_ID: &'static str = "IDL:corelane.test/EveryType/Failed:1.0";
-    }
-
-    impl std::fmt::Display for Failed {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            write!(f, "{self:?}")
-        }
-    }
-
-    impl std::error::Error for Failed {}
+    corelane::user_exception! { Failed = "IDL:corelane.test/EveryType/Failed:1.0" }
 
     /// Every position of every type.
     pub trait Probe: Base + Second {
@@ -1768,8 +1718,7 @@ pub mod every_type {
 
     /// What belongs to `Probe`.
     pub mod probe {
-        use corelane::mapping::{Cdr, CdrError, Decoder, Encoder, Reply, ServerCall};
-        use corelane::{SystemException, UserException};
+        use corelane::mapping::{Cdr, CdrError, Decoder, Encoder};
 
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum State {
@@ -1832,145 +1781,28 @@ pub mod every_type {
             }
         }
 
-        impl UserException for Inside {
-            const REPOSITORY_ID: &'static str = "IDL:corelane.test/EveryType/Probe/Inside:1.0";
-        }
-
-        impl std::fmt::Display for Inside {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "{self:?}")
-            }
-        }
-
-        impl std::error::Error for Inside {}
+        corelane::user_exception! { Inside = "IDL:corelane.test/EveryType/Probe/Inside:1.0" }
 
         pub const DEPTH: i16 = 3;
 
-        /// What the operation may raise.
-        #[derive(Clone, Debug, PartialEq)]
-        pub enum FailError {
-            Failed(super::Failed),
-            System(SystemException),
-        }
-
-        impl From<Reply> for FailError {
-            fn from(mut reply: Reply) -> Self {
-                const FAILED: &str = <super::Failed as UserException>::REPOSITORY_ID;
-                let exception = match reply.exception() {
-                    Some(FAILED) => reply.read(Cdr::decode).map(Self::Failed),
-                    _ => Err(reply.unlisted_exception()),
-                };
-                exception.unwrap_or_else(Self::System)
+        corelane::raises! {
+            /// What the operation may raise.
+            pub enum FailError {
+                Failed(super::Failed),
             }
         }
 
-        impl FailError {
-            pub(super) fn raise(self, call: &mut ServerCall<'_>) -> Result<(), SystemException> {
-                match self {
-                    Self::Failed(exception) => call.raise(&exception),
-                    Self::System(exception) => Err(exception),
-                }
+        corelane::raises! {
+            /// What the operation may raise.
+            pub enum FailMoreError {
+                Failed(super::Failed),
+                Inside(Inside),
+                Empty(super::Empty),
             }
         }
-
-        impl From<SystemException> for FailError {
-            fn from(exception: SystemException) -> Self {
-                Self::System(exception)
-            }
-        }
-
-        impl From<super::Failed> for FailError {
-            fn from(exception: super::Failed) -> Self {
-                Self::Failed(exception)
-            }
-        }
-
-        impl std::fmt::Display for FailError {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                match self {
-                    Self::Failed(exception) => exception.fmt(f),
-                    Self::System(exception) => exception.fmt(f),
-                }
-            }
-        }
-
-        impl std::error::Error for FailError {}
-
-        /// What the operation may raise.
-        #[derive(Clone, Debug, PartialEq)]
-        pub enum FailMoreError {
-            Failed(super::Failed),
-            Inside(Inside),
-            Empty(super::Empty),
-            System(SystemException),
-        }
-
-        impl From<Reply> for FailMoreError {
-            fn from(mut reply: Reply) -> Self {
-                const FAILED: &str = <super::Failed as UserException>::REPOSITORY_ID;
-                const INSIDE: &str = <Inside as UserException>::REPOSITORY_ID;
-                const EMPTY: &str = <super::Empty as UserException>::REPOSITORY_ID;
-                let exception = match reply.exception() {
-                    Some(FAILED) => reply.read(Cdr::decode).map(Self::Failed),
-                    Some(INSIDE) => reply.read(Cdr::decode).map(Self::Inside),
-                    Some(EMPTY) => reply.read(Cdr::decode).map(Self::Empty),
-                    _ => Err(reply.unlisted_exception()),
-                };
-                exception.unwrap_or_else(Self::System)
-            }
-        }
-
-        impl FailMoreError {
-            pub(super) fn raise(self, call: &mut ServerCall<'_>) -> Result<(), SystemException> {
-                match self {
-                    Self::Failed(exception) => call.raise(&exception),
-                    Self::Inside(exception) => call.raise(&exception),
-                    Self::Empty(exception) => call.raise(&exception),
-                    Self::System(exception) => Err(exception),
-                }
-            }
-        }
-
-        impl From<SystemException> for FailMoreError {
-            fn from(exception: SystemException) -> Self {
-                Self::System(exception)
-            }
-        }
-
-        impl From<super::Failed> for FailMoreError {
-            fn from(exception: super::Failed) -> Self {
-                Self::Failed(exception)
-            }
-        }
-
-        impl From<Inside> for FailMoreError {
-            fn from(exception: Inside) -> Self {
-                Self::Inside(exception)
-            }
-        }
-
-        impl From<super::Empty> for FailMoreError {
-            fn from(exception: super::Empty) -> Self {
-                Self::Empty(exception)
-            }
-        }
-
-        impl std::fmt::Display for FailMoreError {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                match self {
-                    Self::Failed(exception) => exception.fmt(f),
-                    Self::Inside(exception) => exception.fmt(f),
-                    Self::Empty(exception) => exception.fmt(f),
-                    Self::System(exception) => exception.fmt(f),
-                }
-            }
-        }
-
-        impl std::error::Error for FailMoreError {}
     }
 
     pub type AliasRef = ProbeRef;
-
     pub type Probes = Vec<Option<ProbeRef>>;
 
     pub trait Base: Send + Sync + 'static {
