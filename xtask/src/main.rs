@@ -1,10 +1,11 @@
-//! The project's chores: `cargo xtask check` and `cargo xtask test`.
+//! The project's chores: `cargo xtask check`, `cargo xtask test`, `cargo xtask demo`.
 //!
 //! Each check is a pure function from what it reads to a list of findings, so that its own tests can show it refusing a
 //! violated rule; [`steps`] runs them, shows progress and sums up. Nothing here is a dependency of the crates.
 #![forbid(unsafe_code)]
 
 mod check;
+mod demo;
 mod dependencies;
 mod host;
 mod layers;
@@ -25,6 +26,8 @@ cargo xtask <command>
   check            formatting, clippy, rustdoc, dependency direction, licences, source rules
   test             installs missing system packages (root, apt), then check, all tests, interop
   test --quick     the same without the peers: no system packages, no interop
+  demo             runs a mission computer and its clients for 15 seconds; report in target/demo/report.html
+  demo --seconds N the same for N seconds
   help             this text
 ";
 
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         ["check"] => check::run(&mut steps),
         ["test"] => test::run(&mut steps, test::Extent::Full),
         ["test", "--quick"] => test::run(&mut steps, test::Extent::Quick),
+        ["demo", options @ ..] => return demo::run(&root(), options),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

@@ -1,0 +1,5 @@
+//! Makes Rust of avionics.idl.
+
+fn main() {
+    corelane_idl::Builder::new().compile("avionics.idl");
+}

@@ -1,0 +1,87 @@
+//! The clients: what each calls, how often, and by when it needs the answer.
+
+use std::time::Duration;
+
+use corelane::{ObjectRef, Orb, Reference, SystemException};
+
+use crate::avionics::{Attitude, Contact, Engines, MapStoreRef, MissionComputerRef};
+use crate::{Result, meter};
+
+/// A client process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    pub(crate) name: &'static str,
+    /// What it does, for people.
+    pub(crate) task: &'static str,
+    /// Calls a second.
+    pub(crate) rate: u32,
+    /// From the moment a call is due to its result.
+    pub(crate) deadline: Option<Duration>,
+    /// Its fixed priority; the shorter the period, the higher.
+    pub(crate) priority: Option<u8>,
+}
+
+/// All of them. The one of another ORB is not run from here: see [`crate::stage::omniorb`].
+pub(crate) const CLIENTS: [Client; 5] = [
+    Client { name: "inertial", task: "navigate", rate: 20, deadline: millis(5), priority: Some(30) },
+    Client { name: "radar", task: "assess 32 contacts", rate: 10, deadline: millis(10), priority: Some(20) },
+    Client { name: "engines", task: "endurance", rate: 5, deadline: millis(20), priority: Some(10) },
+    Client { name: "display", task: "show", rate: 25, deadline: None, priority: None },
+    Client { name: "bulk", task: "store 256 KiB", rate: 40, deadline: None, priority: None },
+];
+
+const fn millis(milliseconds: u64) -> Option<Duration> {
+    Some(Duration::from_millis(milliseconds))
+}
+
+/// Runs a client: calls `target` for `length`, and reports to `recorder`.
+pub(crate) fn run(client: &Client, target: &str, recorder: &str, length: Duration) -> Result<()> {
+    let orb = Orb::new()?;
+    let mut target: ObjectRef = orb.reference(target)?;
+    target.validate_connection()?;
+    if let Some(deadline) = client.deadline {
+        // The ORB gives up a call whose answer would be of no use any more.
+        target = target.with_timeout(deadline);
+    }
+    let mut call = task(client.name, &target)?;
+    meter::run(client, length, orb.reference(recorder)?, &mut call)
+}
+
+type Task = Box<dyn FnMut(u32) -> Result<(), SystemException>>;
+
+/// What the client does each time, given how often it did before.
+fn task(name: &str, target: &ObjectRef) -> Result<Task> {
+    if name == "bulk" {
+        let (maps, block) = (MapStoreRef::from_object(target.clone()), vec![0x5a; 256 << 10]);
+        return Ok(Box::new(move |_| maps.store(&block).map(drop)));
+    }
+    let computer = MissionComputerRef::narrow(target)?.ok_or("the target is no mission computer")?;
+    Ok(match name {
+        "inertial" => Box::new(move |n| computer.navigate(&attitude(n)).map(drop)),
+        "radar" => Box::new(move |n| computer.assess(&contacts(n)).map(drop)),
+        "engines" => Box::new(move |n| computer.endurance(&engines(n)).map(drop)),
+        "display" => Box::new(move |_| computer.show().map(drop)),
+        _ => return Err(format!("there is no client {name}").into()),
+    })
+}
+
+/// A slow roll from side to side.
+fn attitude(n: u32) -> Attitude {
+    let phase = f64::from(n) / 40.0;
+    Attitude { roll: 20.0 * phase.sin(), pitch: 2.0 * phase.cos(), heading: 90.0, altitude: 8_000.0 }
+}
+
+/// 32 contacts around the aircraft, half of them coming nearer.
+fn contacts(n: u32) -> Vec<Contact> {
+    let contact = |i: u32| Contact {
+        bearing: f64::from((i * 37 + n) % 360),
+        distance: f64::from(5_000 + i * 900),
+        closing: f64::from(i) * 20.0 - 310.0,
+    };
+    (0..32).map(contact).collect()
+}
+
+/// Fuel that runs out in about an hour.
+fn engines(n: u32) -> Engines {
+    Engines { fuel: 4_000.0 - f64::from(n) * 0.22, burn: 1.1 }
+}

@@ -1,0 +1,121 @@
+//! The server: a mission computer, and beside it a store of maps.
+//!
+//! Each has an ORB of its own. ORBs share nothing, so a block of a map never stands between a sensor and its deadline: other
+//! connections, other threads, and another scheduling class where the machine permits that.
+
+use corelane::poa::PoaError;
+use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, Reference, Servant, SystemException};
+use corelane_sys::lock::{Mutex, Scope};
+
+use crate::avionics::{
+    Attitude, Contact, Contacts, Engines, MapStore, MapStoreRef, MissionComputer, MissionComputerRef, Picture,
+    RecorderRef, Steering,
+};
+use crate::{Result, priority};
+
+/// The servant of [`MissionComputer`].
+struct Computer {
+    picture: Mutex<Picture>,
+}
+
+impl MissionComputer for Computer {
+    fn navigate(&self, now: &Attitude) -> Result<Steering, SystemException> {
+        self.picture.lock().aircraft = *now;
+        Ok(Steering { aileron: -now.roll / 90.0, elevator: -now.pitch / 90.0 })
+    }
+
+    fn assess(&self, seen: &[Contact]) -> Result<Contacts, SystemException> {
+        let mut threats: Contacts = seen.iter().copied().filter(|contact| contact.closing > 0.0).collect();
+        let time_left = |contact: &Contact| contact.distance / contact.closing;
+        threats.sort_by(|one, other| time_left(one).total_cmp(&time_left(other)));
+        self.picture.lock().threats.clone_from(&threats);
+        Ok(threats)
+    }
+
+    fn endurance(&self, now: &Engines) -> Result<f64, SystemException> {
+        let seconds = now.fuel / now.burn;
+        self.picture.lock().endurance = seconds;
+        Ok(seconds)
+    }
+
+    fn show(&self) -> Result<Picture, SystemException> {
+        Ok(self.picture.lock().clone())
+    }
+}
+
+/// The servant of [`MapStore`].
+struct Maps {
+    store: Mutex<Store>,
+}
+
+struct Store {
+    newest: Vec<u8>,
+    taken: u64,
+}
+
+impl MapStore for Maps {
+    fn store(&self, octets: &[u8]) -> Result<u64, SystemException> {
+        let mut store = self.store.lock();
+        store.newest.clear();
+        store.newest.extend_from_slice(octets);
+        store.taken += octets.len() as u64;
+        Ok(store.taken)
+    }
+}
+
+/// Serves until the standard input ends, so the server never outlives who started it.
+pub(crate) fn run(recorder: &str) -> Result<()> {
+    let calm = Attitude { roll: 0.0, pitch: 0.0, heading: 0.0, altitude: 0.0 };
+    let picture = Picture { aircraft: calm, threats: Vec::new(), endurance: 0.0 };
+    let computer = Computer { picture: Mutex::new("picture", Scope::Orb, picture) };
+    let maps = Maps { store: Mutex::new("maps", Scope::Orb, Store { newest: Vec::new(), taken: 0 }) };
+
+    // The threads of an ORB inherit the class of the thread that makes it.
+    let scheduling = priority::raise(Some(priority::SERVER));
+    let (_flight_orb, flight) = serve("flight", computer.servant())?;
+    priority::lower();
+    let (bulk_orb, maps) = serve("bulk", maps.servant())?;
+
+    let (flight, maps) = (MissionComputerRef::from_object(flight), MapStoreRef::from_object(maps));
+    bulk_orb.reference::<RecorderRef>(recorder)?.serves(Some(&flight), Some(&maps), &scheduling)?;
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    Ok(())
+}
+
+/// An ORB with one object.
+fn serve(name: &str, servant: Servant) -> Result<(Orb, ObjectRef)> {
+    let dispatch = Dispatch::LeaderFollowers { threads: 2 };
+    let pool = PoolConfig { name: name.into(), dispatch, ..PoolConfig::default() };
+    let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build()?;
+    let object = orb.root_poa().activate(&servant)?;
+    orb.root_poa().manager().activate()?;
+    Ok((orb, object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn computer() -> Computer {
+        let aircraft = Attitude { roll: 0.0, pitch: 0.0, heading: 0.0, altitude: 0.0 };
+        Computer {
+            picture: Mutex::new("picture", Scope::Orb, Picture { aircraft, threats: Vec::new(), endurance: 0.0 }),
+        }
+    }
+
+    #[test]
+    fn threats_are_what_comes_nearer_the_most_urgent_first() {
+        let contact = |distance, closing| Contact { bearing: 0.0, distance, closing };
+        let seen = [contact(9_000.0, 100.0), contact(1_000.0, -50.0), contact(2_000.0, 200.0)];
+        let computer = computer();
+        let threats = computer.assess(&seen).unwrap();
+        assert_eq!(threats, [seen[2], seen[0]]);
+        assert_eq!(computer.show().unwrap().threats, threats);
+    }
+
+    #[test]
+    fn steering_levels_the_wings() {
+        let steering = computer().navigate(&Attitude { roll: 45.0, pitch: -9.0, heading: 10.0, altitude: 8_000.0 });
+        assert_eq!(steering.unwrap(), Steering { aileron: -0.5, elevator: 0.1 });
+    }
+}

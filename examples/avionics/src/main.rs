@@ -1,0 +1,94 @@
+//! A mission computer and what calls it, modelled on avionics: the demo of Corelane.
+//!
+//! Sensors call at 20, 10 and 5 Hz and need their answers before a deadline; a display, a bulk transfer and a client of another
+//! ORB take what is left. Each is a process. What a user of Corelane would write is in [`computer`] (the server), [`clients`],
+//! [`meter`] and [`priority`]; [`stage`] starts the processes, shows how they fare, and writes the report.
+#![forbid(unsafe_code)]
+
+mod clients;
+mod computer;
+mod meter;
+mod priority;
+mod stage;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clients::CLIENTS;
+use stage::Show;
+
+corelane::include_idl!("avionics");
+
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+const USAGE: &str = "\
+usage: avionics [--seconds N] [--out FOLDER]
+
+  --seconds N    how long the clients call, 1 to 3600; 15 unless given
+  --out FOLDER   where report.html goes; target/demo unless given
+
+Exit status: 0 every call succeeded, 1 some failed or a process did, 2 wrong usage. A missed deadline is no failure: it is shown.
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        // Started by the stage.
+        ["server", recorder] => computer::run(recorder).map(|()| true),
+        ["client", name, target, recorder, seconds] => client(name, target, recorder, seconds).map(|()| true),
+        ["--help" | "help"] => {
+            print!("{USAGE}");
+            Ok(true)
+        }
+        options => match show(options) {
+            Some(show) => stage::run(&show),
+            None => {
+                eprint!("{USAGE}");
+                return ExitCode::from(2);
+            }
+        },
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("avionics: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn client(name: &str, target: &str, recorder: &str, seconds: &str) -> Result<()> {
+    let client = CLIENTS.iter().find(|client| client.name == name).ok_or("there is no such client")?;
+    clients::run(client, target, recorder, Duration::from_secs(seconds.parse()?))
+}
+
+/// What the options ask for; `None` if they make no sense.
+fn show(options: &[&str]) -> Option<Show> {
+    let mut show = Show { seconds: 15, folder: PathBuf::from("target/demo") };
+    let (pairs, rest) = options.as_chunks::<2>();
+    for [option, value] in pairs {
+        match *option {
+            "--seconds" => show.seconds = value.parse().ok().filter(|seconds| (1..=3600).contains(seconds))?,
+            "--out" => show.folder = PathBuf::from(value),
+            _ => return None,
+        }
+    }
+    rest.is_empty().then_some(show)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_or_refused() {
+        assert_eq!(show(&[]).unwrap().seconds, 15);
+        assert_eq!(show(&["--seconds", "2", "--out", "x"]).unwrap().folder, PathBuf::from("x"));
+        for wrong in [&["--seconds"][..], &["--seconds", "0"], &["--seconds", "x"], &["--fast", "1"]] {
+            assert!(show(wrong).is_none(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What the demo runs on, and which real-time guarantees hold there.
+
+use std::fs;
+
+use corelane_sys::guarantees::{self, Guarantee, Holds};
+
+/// The machine.
+pub(super) struct Machine {
+    pub(super) kernel: String,
+    pub(super) cores: usize,
+    pub(super) guarantees: Vec<Guarantee>,
+    at_start: Option<Ticks>,
+}
+
+/// Time of all cores together since boot, in the kernel's ticks.
+#[derive(Clone, Copy)]
+struct Ticks {
+    idle: u64,
+    all: u64,
+}
+
+impl Machine {
+    pub(super) fn look() -> Self {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine {
+            kernel: format!("Linux {}", release.trim()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            guarantees: guarantees::report(),
+            at_start: None,
+        }
+    }
+
+    /// From here on idle time is counted.
+    pub(super) fn begin(&mut self) {
+        self.at_start = ticks();
+    }
+
+    /// Which guarantees hold, and which do not.
+    pub(super) fn split(&self) -> (Vec<&Guarantee>, Vec<&Guarantee>) {
+        self.guarantees.iter().partition(|guarantee| guarantee.holds == Holds::Yes)
+    }
+
+    /// Whether threads may have fixed priorities.
+    pub(super) fn is_real_time(&self) -> bool {
+        self.guarantees.iter().any(|guarantee| guarantee.name == "scheduling-class" && guarantee.holds == Holds::Yes)
+    }
+
+    /// The part of all cores' time, in percent, that was idle since [`begin`](Self::begin); everything on the machine counts.
+    pub(super) fn idle(&self) -> Option<u64> {
+        let (before, after) = (self.at_start?, ticks()?);
+        (after.idle.saturating_sub(before.idle) * 100).checked_div(after.all.saturating_sub(before.all))
+    }
+}
+
+fn ticks() -> Option<Ticks> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let numbers: Vec<u64> =
+        stat.lines().next()?.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect();
+    // user, nice, system, idle, waiting for a disk, ...; what a guest used is in the first two already.
+    let idle = numbers.get(3)? + numbers.get(4)?;
+    Some(Ticks { idle, all: numbers.iter().take(8).sum() })
+}

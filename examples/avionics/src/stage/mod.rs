@@ -1,0 +1,221 @@
+//! The stage: starts the server and the clients, shows how they fare while they run, and sums up.
+//!
+//! It is a CORBA server itself: the clients report to its recorder. Every process it starts ends with it.
+
+mod machine;
+mod omniorb;
+mod page;
+mod process;
+mod record;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::{ObjectRef, Orb, Reference, SystemException, SystemExceptionKind};
+use corelane_sys::clock::now;
+use corelane_sys::mpsc::Mailbox;
+
+use crate::Result;
+use crate::avionics::{MapStoreRef, MissionComputerRef, Recorder, Report};
+use crate::clients::CLIENTS;
+use machine::Machine;
+use process::Process;
+use record::Record;
+use table::Table;
+
+/// How long a process may take to start, or to end, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is to be shown.
+#[derive(Debug)]
+pub(crate) struct Show {
+    /// How long the clients call.
+    pub(crate) seconds: u32,
+    /// Where the report goes.
+    pub(crate) folder: PathBuf,
+}
+
+/// What the recorder hears.
+enum Heard {
+    Serving { flight: ObjectRef, maps: ObjectRef, scheduling: String },
+    Report(Report),
+}
+
+/// The servant of [`Recorder`].
+struct Ear(Arc<Mailbox<Heard>>);
+
+impl Ear {
+    fn hear(&self, heard: Heard) -> Result<(), SystemException> {
+        let full = |_| SystemException::new(SystemExceptionKind::NoResources, 0, corelane::Completion::No);
+        self.0.send(heard).map_err(full)
+    }
+}
+
+impl Recorder for Ear {
+    fn serves(
+        &self,
+        flight: Option<&MissionComputerRef>,
+        maps: Option<&MapStoreRef>,
+        scheduling: &str,
+    ) -> Result<(), SystemException> {
+        let nil = || SystemException::new(SystemExceptionKind::BadParam, 0, corelane::Completion::No);
+        let flight = flight.ok_or_else(nil)?.as_object().clone();
+        let maps = maps.ok_or_else(nil)?.as_object().clone();
+        self.hear(Heard::Serving { flight, maps, scheduling: scheduling.into() })
+    }
+
+    fn take(&self, latest: &Report) -> Result<(), SystemException> {
+        self.hear(Heard::Report(latest.clone()))
+    }
+}
+
+/// Runs the show; whether every call of every client succeeded.
+pub(crate) fn run(show: &Show) -> Result<bool> {
+    fs::create_dir_all(&show.folder)?;
+    let folder = show.folder.canonicalize()?;
+    let mut trouble = Vec::new();
+    let mut machine = Machine::look();
+    print_machine(&machine);
+    let ground_link = omniorb::build(&folder.join("omniorb"));
+
+    let heard = Arc::new(Mailbox::new(1024)?);
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
+    let recorder = orb.root_poa().activate(&Ear(Arc::clone(&heard)).servant())?.to_string();
+    orb.root_poa().manager().activate()?;
+
+    let myself = std::env::current_exe()?;
+    let mut server = Process::start("server", Command::new(&myself).args(["server", &recorder]), &folder)?;
+    let (flight, maps, scheduling) = match heard.receive_until(Some(now() + PATIENCE))? {
+        Some(Heard::Serving { flight, maps, scheduling }) => (flight.to_string(), maps.to_string(), scheduling),
+        _ => return Err(server.finish(Duration::ZERO).err().unwrap_or_else(|| "the server is not ready".into())),
+    };
+    println!("server    process {}, flight computer {scheduling}, map store OTHER", server.id());
+
+    let mut records: Vec<Record> =
+        CLIENTS.iter().map(|client| Record::new(client.name, client.task, client.rate, client.deadline)).collect();
+    let mut processes = Vec::new();
+    for client in &CLIENTS {
+        let target = if client.name == "bulk" { &maps } else { &flight };
+        let seconds = show.seconds.to_string();
+        let mut command = Command::new(&myself);
+        command.args(["client", client.name, target, &recorder, &seconds]);
+        processes.push(Process::start(client.name, &mut command, &folder)?);
+    }
+    match &ground_link {
+        Ok(program) => {
+            processes.push(omniorb::start(program, &flight, &recorder, show.seconds, &folder)?);
+            records.push(omniorb::record());
+        }
+        Err(reason) => println!("omniORB   left out: {reason}"),
+    }
+    println!();
+
+    machine.begin();
+    watch(show.seconds, &heard, &mut processes, &mut records)?;
+    for process in processes.iter_mut().chain([&mut server]) {
+        trouble.extend(process.finish(PATIENCE).err().map(|error| error.to_string()));
+    }
+    // What was reported last.
+    while let Some(heard) = heard.receive() {
+        note(heard, &mut records);
+    }
+    trouble.extend(silent(&records));
+    sum_up(show, &folder, &machine, &records, &trouble, ground_link.err())
+}
+
+/// Shows what is heard until every client has ended, or has had its time.
+fn watch(seconds: u32, heard: &Mailbox<Heard>, processes: &mut [Process], records: &mut [Record]) -> Result<()> {
+    let (mut table, started) = (Table::new(), now());
+    let end = started + Duration::from_secs(seconds.into()) + PATIENCE;
+    while !end.is_past() {
+        if let Some(heard) = heard.receive_until(Some(now() + Duration::from_millis(100)))? {
+            note(heard, records);
+        }
+        let passed = started.elapsed().as_secs().min(seconds.into());
+        table.show(&format!("{passed} s of {seconds}"), records)?;
+        let mut running = false;
+        for process in processes.iter_mut() {
+            running |= process.ended()?.is_none();
+        }
+        if !running {
+            break;
+        }
+    }
+    Ok(table.clear()?)
+}
+
+fn note(heard: Heard, records: &mut [Record]) {
+    if let Heard::Report(report) = heard
+        && let Some(record) = records.iter_mut().find(|record| record.name == report.client)
+    {
+        record.add(report);
+    }
+}
+
+/// A sentence for each client that made no call.
+fn silent(records: &[Record]) -> impl Iterator<Item = String> {
+    records.iter().filter(|record| record.calls() == 0).map(|record| format!("{} made no call", record.name))
+}
+
+fn print_machine(machine: &Machine) {
+    println!("A mission computer and what calls it: each client is a process, each number is of real calls.\n");
+    println!("machine   {}, {} cores", machine.kernel, machine.cores);
+    let (hold, lack) = machine.split();
+    for (word, guarantees) in [("hold", &hold), ("lacking", &lack)] {
+        for (at, guarantee) in guarantees.iter().enumerate() {
+            println!("{:9} {:22} {}", if at == 0 { word } else { "" }, guarantee.name, guarantee.found);
+        }
+    }
+    println!("{}", standing(machine));
+}
+
+/// How the demo runs, given what the machine permits.
+fn standing(machine: &Machine) -> &'static str {
+    if machine.is_real_time() {
+        "          Fixed priorities are permitted and used (SCHED_FIFO). `corelane doctor` says what to do about what is lacking."
+    } else {
+        "          Fixed priorities are refused: everything runs in the ordinary class, and deadlines are kept at best effort.\n          \
+         `corelane doctor` says what to change."
+    }
+}
+
+fn sum_up(
+    show: &Show,
+    folder: &Path,
+    machine: &Machine,
+    records: &[Record],
+    trouble: &[String],
+    left_out: Option<String>,
+) -> Result<bool> {
+    let calls: usize = records.iter().map(Record::calls).sum();
+    let count = |part: fn(&Record) -> u32| records.iter().map(part).sum::<u32>();
+    let failures = count(|record| record.failures);
+    let with_deadline = records.iter().filter(|record| record.deadline.is_some());
+    let misses: u32 = with_deadline.map(|record| record.misses).sum();
+    println!(
+        "summary   {} s, rates over the whole time, latency from the moment a call is due to its result",
+        show.seconds
+    );
+    print!("{}", table::lines(records, Record::mean_rate));
+    let idle = machine.idle().map_or("unknown".into(), |idle| format!("{idle} %"));
+    println!(
+        "\ntotal     {calls} calls, {misses} deadlines missed, {failures} calls failed; the cores were idle {idle} of the time"
+    );
+    if let Some(reason) = &left_out {
+        println!("omniORB   left out: {reason}");
+    }
+    for record in records.iter().filter(|record| record.failures > 0) {
+        println!("failed    {}: {}", record.name, record.trouble);
+    }
+    for sentence in trouble {
+        println!("trouble   {sentence}");
+    }
+    let path = folder.join("report.html");
+    fs::write(&path, page::page(show.seconds, machine, records, left_out.as_deref()))?;
+    println!("report    {}", path.display());
+    Ok(failures == 0 && trouble.is_empty())
+}

@@ -1,0 +1,64 @@
+//! Programs that never outlive their handle.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+
+/// A program that was started, its output in a file of its name.
+pub(super) struct Process {
+    pub(super) name: String,
+    child: Child,
+    /// Closing it tells the server to end.
+    input: Option<ChildStdin>,
+    log: PathBuf,
+}
+
+impl Process {
+    pub(super) fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Self> {
+        let log = folder.join(format!("{name}.log"));
+        let file = File::create(&log)?;
+        let command = command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
+        let mut child = command.spawn().map_err(|error| format!("{name} does not start: {error}"))?;
+        let input = child.stdin.take();
+        Ok(Process { name: name.into(), child, input, log })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Waits for its end; what it printed is the error if that is no success.
+    pub(super) fn finish(&mut self, patience: Duration) -> Result<()> {
+        drop(self.input.take());
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            match self.ended()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(format!("{} ended with {status}\n{}", self.name, self.said()).into()),
+                None => sleep(Duration::from_millis(10)),
+            }
+        }
+        Err(format!("{} did not end in {patience:?}\n{}", self.name, self.said()).into())
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The child has not been waited for, so the id is still its own; if it has ended, nothing happens.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,5 @@
+//! Makes Rust of echo.idl.
+
+fn main() {
+    corelane_idl::Builder::new().compile("echo.idl");
+}
