@@ -21,7 +21,7 @@ pub(crate) struct Client {
     pub(crate) priority: Option<u8>,
 }
 
-/// All of them. The one of another ORB is not run from here: see [`crate::stage::omniorb`].
+/// Those of this ORB; the stage adds one of omniORB (omniorb/ground_link.cc).
 pub(crate) const CLIENTS: [Client; 5] = [
     Client { name: "inertial", task: "navigate", rate: 20, deadline: millis(5), priority: Some(30) },
     Client { name: "radar", task: "assess 32 contacts", rate: 10, deadline: millis(10), priority: Some(20) },

@@ -3,7 +3,6 @@
 //! Each has an ORB of its own. ORBs share nothing, so a block of a map never stands between a sensor and its deadline: other
 //! connections, other threads, and another scheduling class where the machine permits that.
 
-use corelane::poa::PoaError;
 use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, Reference, Servant, SystemException};
 use corelane_sys::lock::{Mutex, Scope};
 
