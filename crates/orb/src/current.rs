@@ -1,38 +1,71 @@
 //! What the running upcall is about: PortableServer::Current (CORBA 3.0.3, section 11.3.9; decision 23).
 //!
-//! Each thread has a stack of frames, one for each upcall that is inside another. Frames are copied, never borrowed, and the
-//! object ids lie in one vector beside them, so pushing a frame allocates nothing in steady state.
+//! Each thread has a stack of frames, one for each upcall that is inside another. Frames are copied, never borrowed: a frame
+//! names its ORB, POA and object by numbers, so pushing one touches no reference count and allocates nothing. What does not
+//! fit (long object ids, servants that no table holds) lies beside the stack.
+//!
+//! Invariant: a frame's POA and servant are alive as long as the frame, because whoever pushed it holds both.
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use crate::poa::{ObjectId, Poa, PoaCore};
+use crate::exception::SystemException;
+use crate::object::ObjectRef;
+use crate::orb::Core;
+use crate::poa::{ObjectId, Place, Poa, PoaCore, Target};
+use crate::servant::Servant;
 
 /// Upcalls inside one another on one thread.
 pub(crate) const DEPTH: usize = 32;
+/// Longest object id that fits into a frame.
+const INLINE: usize = 24;
+/// Instead of the length of an id: it lies beside the stack.
+const BESIDE: u8 = u8::MAX;
+/// Instead of the length of an id: a servant manager or adapter activator runs, no object.
+const NO_OBJECT: u8 = u8::MAX - 1;
 
 #[derive(Clone, Copy)]
 struct Frame {
-    id_start: usize,
+    /// The ORB.
+    stamp: u64,
+    poa: Place,
+    /// What tells the servant apart; 0: none yet.
     servant: usize,
+    id: [u8; INLINE],
+    length: u8,
+    /// The servant lies beside the stack.
+    keeps_servant: bool,
 }
+
+const EMPTY: Frame = Frame {
+    stamp: 0,
+    poa: Place { slot: 0, generation: 0 },
+    servant: 0,
+    id: [0; INLINE],
+    length: NO_OBJECT,
+    keeps_servant: false,
+};
 
 struct Stack {
     depth: Cell<usize>,
     frames: [Cell<Frame>; DEPTH],
-    /// Kept alive by the guards of the upcalls; here only to be handed out.
-    poas: RefCell<Vec<Arc<PoaCore>>>,
-    ids: RefCell<Vec<u8>>,
+    /// The ORB whose frame was pushed last: it is known below.
+    known: Cell<u64>,
+}
+
+#[derive(Default)]
+struct Beside {
+    ids: Vec<Box<[u8]>>,
+    servants: Vec<Servant>,
+    orbs: Vec<(u64, Weak<Core>)>,
 }
 
 thread_local! {
     static STACK: Stack = const {
-        Stack {
-            depth: Cell::new(0),
-            frames: [const { Cell::new(Frame { id_start: 0, servant: 0 }) }; DEPTH],
-            poas: RefCell::new(Vec::new()),
-            ids: RefCell::new(Vec::new()),
-        }
+        Stack { depth: Cell::new(0), frames: [const { Cell::new(EMPTY) }; DEPTH], known: Cell::new(0) }
+    };
+    static BESIDE_STACK: RefCell<Beside> = const {
+        RefCell::new(Beside { ids: Vec::new(), servants: Vec::new(), orbs: Vec::new() })
     };
 }
 
@@ -43,11 +76,28 @@ pub struct Current {
     pub poa: Poa,
     /// The object.
     pub object_id: ObjectId,
-    /// What tells the servant apart; see [`Poa::servant_to_id`].
-    pub(crate) servant: usize,
+    servant: Option<Servant>,
 }
 
-/// The upcall that the calling thread is running; `None` outside of one (NoContext).
+impl Current {
+    /// The servant that runs; `None` while a servant locator's `preinvoke` still looks for one.
+    #[must_use]
+    pub fn servant(&self) -> Option<&Servant> {
+        self.servant.as_ref()
+    }
+
+    /// A reference to the object.
+    ///
+    /// # Errors
+    /// BAD_INV_ORDER 4 when the ORB has ended.
+    pub fn reference(&self) -> Result<ObjectRef, SystemException> {
+        let type_id = self.servant.as_ref().map_or(crate::object::OBJECT_ID, Servant::repository_id);
+        self.poa.core().reference(self.object_id.as_octets(), type_id)
+    }
+}
+
+/// The upcall that the calling thread is running; `None` outside of one (NoContext), and in servant activators and adapter
+/// activators, which run for no object.
 ///
 /// # Examples
 /// ```
@@ -55,55 +105,169 @@ pub struct Current {
 /// ```
 #[must_use]
 pub fn current() -> Option<Current> {
-    STACK.with(|stack| {
-        let top = stack.depth.get().checked_sub(1)?;
-        let frame = stack.frames.get(top)?.get();
-        let poa = stack.poas.borrow().get(top).map(|core| Poa::from_core(Arc::clone(core)))?;
-        let object_id = ObjectId::from(&stack.ids.borrow()[frame.id_start..]);
-        Some(Current { poa, object_id, servant: frame.servant })
-    })
+    let (frame, depth) = STACK.with(|stack| {
+        let depth = stack.depth.get();
+        Some((stack.frames.get(depth.checked_sub(1)?)?.get(), depth))
+    })?;
+    resolve(frame, depth)
 }
 
-/// Whether the calling thread runs an upcall.
-pub(crate) fn in_upcall() -> bool {
-    STACK.with(|stack| stack.depth.get() > 0)
+/// The frames of the calling thread, the innermost first.
+fn frames() -> impl Iterator<Item = (Frame, usize)> {
+    let depth = STACK.with(|stack| stack.depth.get());
+    (1..=depth).rev().map(|depth| (STACK.with(|stack| stack.frames[depth - 1].get()), depth))
 }
 
-/// Upcalls inside one another on the calling thread.
-pub(crate) fn depth() -> usize {
-    STACK.with(|stack| stack.depth.get())
+/// What a frame stands for.
+fn resolve(frame: Frame, depth: usize) -> Option<Current> {
+    if frame.length == NO_OBJECT {
+        return None;
+    }
+    let below = || (1..depth).map(|depth| STACK.with(|stack| stack.frames[depth - 1].get()));
+    let (object_id, kept, core) = BESIDE_STACK.with_borrow(|beside| {
+        let object_id = match frame.length {
+            BESIDE => ObjectId::from(&**beside.ids.get(below().filter(|frame| frame.length == BESIDE).count())?),
+            length => ObjectId::from(&frame.id[..usize::from(length)]),
+        };
+        let kept = if frame.keeps_servant {
+            beside.servants.get(below().filter(|frame| frame.keeps_servant).count()).cloned()
+        } else {
+            None
+        };
+        let (_, core) = beside.orbs.iter().find(|(stamp, _)| *stamp == frame.stamp)?;
+        Some((object_id, kept, core.upgrade()?))
+    })?;
+    let poa = core.adapters().running(frame.poa)?;
+    let servant = kept.or_else(|| poa.running_servant(object_id.as_octets(), frame.servant));
+    Some(Current { poa: Poa::from_core(poa), object_id, servant })
+}
+
+/// The innermost upcall on `servant` of `poa` that the calling thread runs.
+pub(crate) fn upcall_on(poa: &PoaCore, servant: usize) -> Option<ObjectId> {
+    frames()
+        .find(|(frame, _)| frame.stamp == poa.stamp && frame.poa == poa.place && frame.servant == servant)
+        .and_then(|(frame, depth)| resolve(frame, depth))
+        .map(|current| current.object_id)
+}
+
+/// Whether the calling thread runs an upcall, or a callback such as a servant manager's, of the ORB with this stamp.
+pub(crate) fn in_upcall_of(stamp: u64) -> bool {
+    frames().any(|(frame, _)| frame.stamp == stamp)
+}
+
+/// Whether the calling thread runs anything of this POA.
+pub(crate) fn runs_in(poa: &PoaCore) -> bool {
+    frames().any(|(frame, _)| frame.stamp == poa.stamp && frame.poa == poa.place)
+}
+
+/// Whether the calling thread runs an upcall on this object.
+pub(crate) fn runs_on(poa: &PoaCore, id: &[u8]) -> bool {
+    frames()
+        .filter(|(frame, _)| frame.stamp == poa.stamp && frame.poa == poa.place)
+        .any(|(frame, depth)| resolve(frame, depth).is_some_and(|current| current.object_id.as_octets() == id))
 }
 
 /// A frame on the stack; gone when dropped.
 pub(crate) struct Upcall(());
 
 impl Upcall {
-    /// Pushes a frame; `None` when upcalls are nested too deep.
+    /// Pushes a frame for an upcall; `None` when upcalls are nested too deep.
     #[inline]
-    pub(crate) fn enter(poa: &Arc<PoaCore>, object_id: &[u8], servant: usize) -> Option<Self> {
+    pub(crate) fn enter(target: &Target<'_>) -> Option<Self> {
+        let poa = target.poa;
+        let mut frame = Frame { stamp: poa.stamp, poa: poa.place, servant: target.servant.identity(), ..EMPTY };
+        if let Some(id) = frame.id.get_mut(..target.id.len()) {
+            id.copy_from_slice(target.id);
+            frame.length = target.id.len() as u8;
+        } else {
+            frame.length = BESIDE;
+        }
+        frame.keeps_servant = !target.in_map;
+        if frame.length == BESIDE || frame.keeps_servant {
+            return Self::push_beside(poa, frame, Some(target.id), Some(target.servant));
+        }
+        Self::push(poa, frame)
+    }
+
+    /// Pushes a frame for `preinvoke`: the object is known, the servant is not.
+    pub(crate) fn enter_preinvoke(poa: &Arc<PoaCore>, id: &[u8]) -> Option<Self> {
+        let frame = Frame { stamp: poa.stamp, poa: poa.place, length: BESIDE, ..EMPTY };
+        Self::push_beside(poa, frame, Some(id), None)
+    }
+
+    /// Pushes a frame for a callback that runs for no object.
+    pub(crate) fn enter_callback(poa: &Arc<PoaCore>) -> Option<Self> {
+        Self::push(poa, Frame { stamp: poa.stamp, poa: poa.place, ..EMPTY })
+    }
+
+    #[inline]
+    fn push(poa: &Arc<PoaCore>, frame: Frame) -> Option<Self> {
         STACK.with(|stack| {
+            if stack.known.get() != frame.stamp {
+                know(poa);
+                stack.known.set(frame.stamp);
+            }
             let depth = stack.depth.get();
-            let frame = stack.frames.get(depth)?;
-            let mut ids = stack.ids.borrow_mut();
-            frame.set(Frame { id_start: ids.len(), servant });
-            ids.extend_from_slice(object_id);
-            stack.poas.borrow_mut().push(Arc::clone(poa));
+            stack.frames.get(depth)?.set(frame);
             stack.depth.set(depth + 1);
             Some(Upcall(()))
         })
     }
+
+    #[cold]
+    fn push_beside(poa: &Arc<PoaCore>, frame: Frame, id: Option<&[u8]>, servant: Option<&Servant>) -> Option<Self> {
+        let upcall = Self::push(poa, frame)?;
+        BESIDE_STACK.with_borrow_mut(|beside| {
+            if frame.length == BESIDE {
+                beside.ids.extend(id.map(Box::from));
+            }
+            if frame.keeps_servant {
+                beside.servants.extend(servant.cloned());
+            }
+        });
+        Some(upcall)
+    }
+}
+
+/// Notes which ORB the stamp of this POA stands for.
+#[cold]
+fn know(poa: &PoaCore) {
+    BESIDE_STACK.with_borrow_mut(|beside| {
+        beside.orbs.retain(|(stamp, core)| *stamp != poa.stamp && core.strong_count() > 0);
+        beside.orbs.push((poa.stamp, poa.orb_handle().clone()));
+    });
+}
+
+#[cold]
+fn pop_beside(frame: Frame) {
+    let (id, servant) = BESIDE_STACK.with_borrow_mut(|beside| {
+        let id = if frame.length == BESIDE { beside.ids.pop() } else { None };
+        (id, if frame.keeps_servant { beside.servants.pop() } else { None })
+    });
+    // Outside of the borrow: the last owner's destructor may be the application's.
+    drop((id, servant));
 }
 
 impl Drop for Upcall {
     #[inline]
     fn drop(&mut self) {
-        STACK.with(|stack| {
+        let frame = STACK.with(|stack| {
             let depth = stack.depth.get().saturating_sub(1);
             stack.depth.set(depth);
-            if let Some(frame) = stack.frames.get(depth) {
-                stack.ids.borrow_mut().truncate(frame.get().id_start);
-            }
-            stack.poas.borrow_mut().truncate(depth);
+            stack.frames.get(depth).map_or(EMPTY, Cell::get)
         });
+        if frame.length == BESIDE || frame.keeps_servant {
+            pop_beside(frame);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_a_cache_line_at_most() {
+        assert!(size_of::<Frame>() <= 64);
     }
 }

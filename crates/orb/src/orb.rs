@@ -88,6 +88,11 @@ impl Orb {
         self.core.adapters().bind_plain(key.as_bytes(), reference)
     }
 
+    /// Lets the plain object key `key` lead nowhere again; false if it did not lead anywhere.
+    pub fn unbind_key(&self, key: &str) -> bool {
+        self.core.adapters().unbind_plain(key.as_bytes())
+    }
+
     /// Registers `reference` as the initial reference `name`, for [`resolve_initial_references`](Self::resolve_initial_references)
     /// and `corbaloc:rir:`.
     ///
@@ -121,13 +126,25 @@ impl Orb {
         self.core.main_queue().run();
     }
 
+    /// Whether a request waits for the main thread.
+    #[must_use]
+    pub fn work_pending(&self) -> bool {
+        self.core.main_queue().is_pending()
+    }
+
+    /// Runs one request that waits for the main thread, which the calling thread is from now on; false if there is none, or
+    /// another thread is in [`run`](Self::run). For programs whose main thread has a loop of its own.
+    pub fn perform_work(&self) -> bool {
+        self.core.main_queue().perform_one()
+    }
+
     /// Ends the ORB: POAs are destroyed, connections closed in good order, threads joined. With `wait` it returns when that
     /// is done; without, a later call with `wait` or the drop of the ORB waits.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3 with `wait` in an upcall: it would wait for itself.
     pub fn shutdown(&self, wait: bool) -> Result<(), SystemException> {
-        if wait && crate::current::in_upcall() {
+        if wait && crate::current::in_upcall_of(self.core.adapters().stamp) {
             return Err(SystemException::omg(Kind::BadInvOrder, 3, Completion::No));
         }
         self.core.shutdown(wait);
@@ -144,7 +161,7 @@ impl Orb {
 impl Drop for Orb {
     fn drop(&mut self) {
         // On one of its own threads the ORB cannot wait for that thread.
-        self.core.shutdown(!crate::current::in_upcall());
+        self.core.shutdown(!crate::current::in_upcall_of(self.core.adapters().stamp));
     }
 }
 

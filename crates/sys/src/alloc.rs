@@ -11,7 +11,8 @@
 //! # drop(octets);
 //! ```
 //!
-//! Counts are the calling thread's, in [`counters`]. Freeing is not counted.
+//! Counts are the calling thread's, in [`counters`]. What one thread allocates another may free, so only a program that
+//! works in one thread can tell from them how much it holds.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -38,11 +39,13 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         counters::count_allocation(size);
+        counters::count_freed(layout.size());
         // SAFETY: `pointer` came from the system allocator, as all of ours do, with that layout.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        counters::count_freed(layout.size());
         // SAFETY: `pointer` came from one of the functions above.
         unsafe { System.dealloc(pointer, layout) }
     }

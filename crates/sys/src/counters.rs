@@ -28,6 +28,9 @@ pub struct Counters {
     pub allocations: u64,
     /// Octets of these allocations; counted only where the counting allocator is installed.
     pub allocated_bytes: u64,
+    /// Octets given back, those moved by a reallocation among them; counted only where the counting allocator is
+    /// installed.
+    pub freed_bytes: u64,
 }
 
 impl Sub for Counters {
@@ -43,6 +46,7 @@ impl Sub for Counters {
             handoffs: self.handoffs.wrapping_sub(earlier.handoffs),
             allocations: self.allocations.wrapping_sub(earlier.allocations),
             allocated_bytes: self.allocated_bytes.wrapping_sub(earlier.allocated_bytes),
+            freed_bytes: self.freed_bytes.wrapping_sub(earlier.freed_bytes),
         }
     }
 }
@@ -56,6 +60,7 @@ struct Cells {
     handoffs: Cell<u64>,
     allocations: Cell<u64>,
     allocated_bytes: Cell<u64>,
+    freed_bytes: Cell<u64>,
 }
 
 thread_local! {
@@ -69,6 +74,7 @@ thread_local! {
             handoffs: Cell::new(0),
             allocations: Cell::new(0),
             allocated_bytes: Cell::new(0),
+            freed_bytes: Cell::new(0),
         }
     };
 }
@@ -84,6 +90,7 @@ pub fn snapshot() -> Counters {
         handoffs: cells.handoffs.get(),
         allocations: cells.allocations.get(),
         allocated_bytes: cells.allocated_bytes.get(),
+        freed_bytes: cells.freed_bytes.get(),
     })
 }
 
@@ -107,6 +114,11 @@ pub(crate) fn count_futex() {
 pub(crate) fn count_allocation(octets: usize) {
     bump(|cells| &cells.allocations);
     CELLS.with(|cells| cells.allocated_bytes.set(cells.allocated_bytes.get().wrapping_add(octets as u64)));
+}
+
+#[inline]
+pub(crate) fn count_freed(octets: usize) {
+    CELLS.with(|cells| cells.freed_bytes.set(cells.freed_bytes.get().wrapping_add(octets as u64)));
 }
 
 #[inline]

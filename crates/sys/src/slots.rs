@@ -293,6 +293,23 @@ impl<T> SlotTable<T> {
         idle()
     }
 
+    /// How many use the entry now; 0 if there is no such entry. Callers whose `get` is about to fail count for a
+    /// moment.
+    ///
+    /// For who changes something that users look at after their `get`: the addition of 0 is a change of the word like
+    /// that of `get`, so a user either is counted here, or finds what the caller did before.
+    pub fn in_flight(&self, index: u32, generation: u32) -> u32 {
+        let Some(slot) = self.slot(index) else { return 0 };
+        // Acquire: pairs with `leave`; release: with the acquire of a later `get`.
+        let word = slot.word.fetch_add(0, Ordering::AcqRel);
+        if generation_of(word) == generation { (word & COUNT) as u32 } else { 0 }
+    }
+
+    /// The generation that the slot of this index has reached; 0 if it was never used.
+    pub fn last_generation(&self, index: u32) -> u32 {
+        self.slot(index).map_or(0, |slot| generation_of(slot.word.load(Ordering::Relaxed)))
+    }
+
     /// The entries that are there, in the order of their indices. Entries that are inserted or retired meanwhile may or
     /// may not be seen.
     pub fn iter(&self) -> impl Iterator<Item = Guard<'_, T>> {

@@ -35,6 +35,7 @@ const NOTHING: Counters = Counters {
     handoffs: 0,
     allocations: 0,
     allocated_bytes: 0,
+    freed_bytes: 0,
 };
 
 #[test]

@@ -254,6 +254,8 @@ impl Core {
         if self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.main.stop();
             self.initial.lock().clear();
+            // With `wait` nobody is in an upcall of this ORB, so this cannot be refused.
+            let _ = self.root_poa().destroy(true, wait);
             self.adapters.close();
             for lane in self.lanes() {
                 lane.close(self);

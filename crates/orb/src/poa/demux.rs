@@ -1,14 +1,23 @@
 //! From an object key to the servant: constant time, no lock (decision 7).
+//!
+//! The short way is for objects in the map of a POA that is open: two array accesses for a system id, one search of the key
+//! index and three for any other. Everything else (managers that are not active, thread policies, default servants, servant
+//! managers, POAs that must be made first) is the long way, which follows the specification's algorithm step by step.
 
 use std::sync::{Arc, OnceLock};
 
 use corelane_sys::index::{HashIndex, Writer};
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::slots::{Guard, SlotTable};
+use corelane_sys::slots::{Guard, Retired, SlotTable};
+use corelane_wire::exception::minor;
 
-use super::key::{Key, Place};
-use super::manager::ManagerState;
-use super::{PoaCore, PoaManager};
+use super::hold::Hold;
+use super::incarnation::{Incarnated, Preinvoked};
+use super::key::{self, Key, Place};
+use super::manager::{ManagerState, Managers};
+use super::servant_manager::Lent;
+use super::tree::Child;
+use super::{Life, PoaCore, RequestProcessing, Threading, detour};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::servant::Servant;
@@ -24,21 +33,26 @@ pub(crate) struct Adapters {
     /// Random per ORB: part of every transient key.
     pub(crate) stamp: u64,
     pub(crate) poas: SlotTable<Arc<PoaCore>>,
+    pub(super) managers: Managers,
     root: OnceLock<Arc<PoaCore>>,
     index: Arc<HashIndex>,
     entries: SlotTable<Entry>,
     writer: Mutex<Writer>,
+    /// POAs that are being destroyed.
+    ending: Mutex<Vec<Arc<PoaCore>>>,
+    /// Held while a plain key is bound or unbound; counts how often that has happened.
+    bindings: Mutex<u64>,
 }
 
 /// What a key in the table stands for.
 #[derive(Debug)]
 pub(crate) enum Entry {
     /// An active object; its key is its POA's prefix and its own id.
-    Object { poa: Arc<PoaCore>, place: Place, id: Box<[u8]> },
+    Object { poa: Arc<PoaCore>, servant: Servant, id: Box<[u8]> },
     /// A POA by its path.
     Adapter(Arc<PoaCore>),
     /// A plain key and where it leads.
-    Plain(Box<[u8]>, ObjectRef),
+    Plain(Box<(Box<[u8]>, ObjectRef)>),
 }
 
 /// What a request is for.
@@ -47,8 +61,8 @@ pub(crate) enum Found<'f> {
     Servant(Target<'f>),
     /// The object is elsewhere.
     Forward(ObjectRef),
-    /// The POA's manager holds requests.
-    Held(PoaManager),
+    /// Not now.
+    Held(Hold),
     /// No.
     Refused(SystemException),
 }
@@ -59,26 +73,54 @@ pub(crate) struct Target<'f> {
     pub(crate) poa: &'f Arc<PoaCore>,
     pub(crate) servant: &'f Servant,
     pub(crate) id: &'f [u8],
+    /// The servant is in the active object map under this id.
+    pub(crate) in_map: bool,
+    /// The servant is a locator's, and goes back to it.
+    lent: Option<&'f Lent>,
 }
 
 impl Target<'_> {
     /// Ends the object's activation.
     pub(crate) fn deactivate(&self) {
-        // Somebody else may have done it already.
-        let _ = self.poa.deactivate(self.id);
+        if self.in_map {
+            // Somebody else may have done it already.
+            let _ = self.poa.deactivate(self.id, super::map::Why::DEACTIVATED);
+        }
+    }
+
+    /// The operation is done, whatever came of it.
+    ///
+    /// # Errors
+    /// The servant locator's exception, which replaces the operation's outcome.
+    #[inline]
+    pub(crate) fn finish(&self, operation: &[u8]) -> Result<(), SystemException> {
+        match self.lent {
+            None => Ok(()),
+            Some(lent) => lent.postinvoke(operation, self.servant),
+        }
     }
 }
 
 impl Adapters {
     pub(crate) fn new(stamp: u64) -> Self {
         let writer = Writer::new("object key index", Scope::Orb);
+        let last_out = |_, _, entry| {
+            if let Entry::Object { poa, servant, id } = entry {
+                poa.finish_deactivation(&id, servant);
+            }
+        };
         Adapters {
             stamp,
-            poas: SlotTable::new("POAs", Scope::Orb, MOST_POAS),
+            poas: SlotTable::with_callback("POAs", Scope::Orb, MOST_POAS, |_, _, poa: Arc<PoaCore>| {
+                poa.requests_are_done();
+            }),
+            managers: Managers::new(),
             root: OnceLock::new(),
             index: Arc::clone(writer.index()),
-            entries: SlotTable::new("object keys", Scope::Orb, MOST_KEYS),
+            entries: SlotTable::with_callback("object keys", Scope::Orb, MOST_KEYS, last_out),
             writer: Mutex::new("object key index writer", Scope::Orb, writer),
+            ending: Mutex::new("ending POAs", Scope::Orb, Vec::new()),
+            bindings: Mutex::new("plain keys", Scope::Orb, 0),
         }
     }
 
@@ -91,32 +133,41 @@ impl Adapters {
         let _ = self.root.set(root);
     }
 
-    /// Finds what `key` stands for and gives it to `act`, which runs while the servant is held.
+    /// Finds what `key` stands for and gives it to `act`, which runs while the servant is held. `operation` is what a servant
+    /// locator is told.
     #[inline]
-    pub(crate) fn find<R>(&self, key: &[u8], act: impl FnOnce(Found<'_>) -> R) -> R {
+    pub(crate) fn find<R>(&self, key: &[u8], operation: &[u8], act: impl FnOnce(Found<'_>) -> R) -> R {
         match Key::parse(key) {
-            Key::System { stamp, poa, object } if stamp == self.stamp => self.find_system(poa, object, act),
+            Key::System { stamp, poa, object } if stamp == self.stamp => {
+                self.find_system(key, poa, object, operation, act)
+            }
             Key::System { .. } => act(Found::Refused(no_such_object())),
-            Key::User { .. } | Key::Persistent { .. } => self.find_by_key(key, act),
+            Key::User { .. } | Key::Persistent { .. } => self.find_by_key(key, operation, act),
             Key::Plain => self.find_plain(key, act),
         }
     }
 
     /// Two array accesses.
     #[inline]
-    fn find_system<R>(&self, poa: Place, object: Place, act: impl FnOnce(Found<'_>) -> R) -> R {
-        let Some(adapter) = self.poas.get(poa.slot, poa.generation) else {
-            return act(Found::Refused(no_such_object()));
+    fn find_system<R>(
+        &self,
+        key: &[u8],
+        poa: Place,
+        object: Place,
+        operation: &[u8],
+        act: impl FnOnce(Found<'_>) -> R,
+    ) -> R {
+        let Some(running) = self.poas.get(poa.slot, poa.generation) else {
+            return act(Found::Refused(self.no_poa(poa)));
         };
-        if adapter.manager.state() != ManagerState::Active {
-            return act(not_active(&adapter));
+        if running.is_open()
+            && let Some(active) = running.objects.get(object.slot, object.generation)
+        {
+            let id = &object.to_octets();
+            let target = Target { poa: &running, servant: &active.servant, id, in_map: true, lent: None };
+            return act(Found::Servant(target));
         }
-        match adapter.objects.get(object.slot, object.generation) {
-            Some(active) => {
-                act(Found::Servant(Target { poa: &adapter, servant: &active.servant, id: &object.to_octets() }))
-            }
-            None => adapter.find_inactive(&object.to_octets(), act),
-        }
+        self.find_slowly(&running, key, &object.to_octets(), operation, act)
     }
 
     /// One hash of the whole key.
@@ -130,64 +181,214 @@ impl Adapters {
         found
     }
 
+    /// The active object with this key, if it is in the table of keys.
+    #[inline]
+    pub(super) fn find_object(&self, key: &[u8]) -> Option<Guard<'_, Entry>> {
+        self.find_entry(key, |entry| match entry {
+            Entry::Object { poa, id, .. } => key.strip_prefix(&*poa.key_prefix).is_some_and(|found| *found == **id),
+            Entry::Adapter(_) | Entry::Plain(_) => false,
+        })
+    }
+
     /// Persistent keys and ids that the user chose.
     #[inline]
-    fn find_by_key<R>(&self, key: &[u8], act: impl FnOnce(Found<'_>) -> R) -> R {
-        let entry = self.find_entry(key, |entry| match entry {
-            Entry::Object { poa, id, .. } => key.strip_prefix(&*poa.key_prefix).is_some_and(|found| *found == **id),
-            Entry::Adapter(_) | Entry::Plain(..) => false,
-        });
-        let Some(Entry::Object { poa, place, id }) = entry.as_deref() else { return self.find_inactive(key, act) };
-        if poa.manager.state() != ManagerState::Active {
-            return act(not_active(poa));
+    fn find_by_key<R>(&self, key: &[u8], operation: &[u8], act: impl FnOnce(Found<'_>) -> R) -> R {
+        let entry = self.find_object(key);
+        if let Some(Entry::Object { poa, servant, id }) = entry.as_deref()
+            && poa.is_open()
+            && let Some(running) = self.poas.get(poa.place.slot, poa.place.generation)
+            // Looked at again by who is counted: see `SlotTable::in_flight`.
+            && running.is_open()
+        {
+            return act(Found::Servant(Target { poa, servant, id, in_map: true, lent: None }));
         }
-        match poa.objects.get(place.slot, place.generation) {
-            Some(active) => act(Found::Servant(Target { poa, servant: &active.servant, id })),
-            None => poa.find_inactive(id, act),
-        }
+        drop(entry);
+        self.find_elsewhere(key, operation, act)
     }
 
-    /// The key of an object that is not in the table: its POA decides.
-    #[cold]
-    fn find_inactive<R>(&self, key: &[u8], act: impl FnOnce(Found<'_>) -> R) -> R {
-        let (poa, id) = match Key::parse(key) {
-            Key::User { stamp, poa, id } if stamp == self.stamp => {
-                (self.poas.get(poa.slot, poa.generation).map(|poa| Arc::clone(&poa)), id)
-            }
-            Key::Persistent { path, id } => (self.adapter(path), id),
-            _ => (None, &[][..]),
+    /// The key of an object that is not in the table, or not to be had the short way: its POA decides.
+    fn find_elsewhere<R>(&self, key: &[u8], operation: &[u8], act: impl FnOnce(Found<'_>) -> R) -> R {
+        let (place, id) = match Key::parse(key) {
+            Key::User { stamp, poa, id } if stamp == self.stamp => (poa, id),
+            Key::Persistent { path, id } => match self.adapter(path) {
+                Ok(poa) => (poa.place, id),
+                Err(found) => return act(found),
+            },
+            _ => return act(Found::Refused(no_such_object())),
         };
-        match poa {
-            Some(poa) if poa.manager.state() != ManagerState::Active => act(not_active(&poa)),
-            Some(poa) => poa.find_inactive(id, act),
-            None => act(Found::Refused(no_such_object())),
+        match self.poas.get(place.slot, place.generation) {
+            Some(running) => self.find_slowly(&running, key, id, operation, act),
+            None => act(Found::Refused(self.no_poa(place))),
         }
     }
 
-    /// The POA with this path.
-    fn adapter(&self, path: &[u8]) -> Option<Arc<PoaCore>> {
+    /// The persistent POA with this path. If it must be made first, adapter activators are asked, from the root on.
+    fn adapter(&self, path: &[u8]) -> Result<Arc<PoaCore>, Found<'static>> {
+        if let Some(poa) = self.adapter_by_path(path) {
+            return if poa.life() == Life::Alive { Ok(poa) } else { Err(Found::Refused(ending())) };
+        }
+        let refused = || Found::Refused(no_such_object());
+        let names = key::names(path).ok_or_else(refused)?;
+        let mut poa = Arc::clone(self.root().ok_or_else(refused)?);
+        for name in names {
+            poa = match poa.child(name, false) {
+                Child::Here(child) => child,
+                _ => {
+                    if let Some(found) = poa.may_ask() {
+                        return Err(found);
+                    }
+                    match poa.child(name, true) {
+                        Child::Here(child) => child,
+                        Child::Held(hold) => return Err(Found::Held(hold)),
+                        Child::Missing => return Err(refused()),
+                        Child::Raised(exception) => return Err(Found::Refused(exception)),
+                    }
+                }
+            };
+        }
+        if poa.is_persistent() { Ok(poa) } else { Err(refused()) }
+    }
+
+    fn adapter_by_path(&self, path: &[u8]) -> Option<Arc<PoaCore>> {
         let entry = self.find_entry(path, |entry| matches!(entry, Entry::Adapter(poa) if *poa.path == *path))?;
         match &*entry {
             Entry::Adapter(poa) => Some(Arc::clone(poa)),
-            Entry::Object { .. } | Entry::Plain(..) => None,
+            Entry::Object { .. } | Entry::Plain(_) => None,
         }
     }
 
+    /// The specification's algorithm from the POA on: manager, thread, servant.
+    #[cold]
+    fn find_slowly<R>(
+        &self,
+        running: &Guard<'_, Arc<PoaCore>>,
+        key: &[u8],
+        id: &[u8],
+        operation: &[u8],
+        act: impl FnOnce(Found<'_>) -> R,
+    ) -> R {
+        let poa: &Arc<PoaCore> = running;
+        if let Some(found) = self.not_now(poa) {
+            return act(found);
+        }
+        let _turn = (poa.policies.threading == Threading::SingleThread).then(|| poa.serial.enter());
+        loop {
+            if poa.retains() {
+                if poa.has_places()
+                    && let Ok(octets) = id.try_into()
+                    && let Place { slot, generation } = Place::from_octets(octets)
+                    && let Some(active) = poa.objects.get(slot, generation)
+                {
+                    let target = Target { poa, servant: &active.servant, id, in_map: true, lent: None };
+                    return act(Found::Servant(target));
+                }
+                if let Some(Entry::Object { servant, .. }) = self.find_object(key).as_deref() {
+                    return act(Found::Servant(Target { poa, servant, id, in_map: true, lent: None }));
+                }
+            }
+            match poa.policies.request_processing {
+                RequestProcessing::ActiveObjectMapOnly => return act(Found::Refused(no_such_object())),
+                RequestProcessing::DefaultServant => {
+                    let default = poa.default_servant.load();
+                    return act(match &*default {
+                        Some(servant) => Found::Servant(Target { poa, servant, id, in_map: false, lent: None }),
+                        None => Found::Refused(no_default_servant()),
+                    });
+                }
+                RequestProcessing::ServantManager if poa.retains() => match poa.incarnate(id) {
+                    Incarnated::LookAgain => {}
+                    Incarnated::Held(hold) => return act(Found::Held(hold)),
+                    Incarnated::Forward(reference) => return act(Found::Forward(reference)),
+                    Incarnated::Refused(exception) => return act(Found::Refused(exception)),
+                },
+                RequestProcessing::ServantManager => {
+                    return act(match &poa.preinvoke(id, operation) {
+                        Preinvoked::Servant(servant, lent) => {
+                            Found::Servant(Target { poa, servant, id, in_map: false, lent: Some(lent) })
+                        }
+                        Preinvoked::Forward(reference) => Found::Forward(reference.clone()),
+                        Preinvoked::Refused(exception) => Found::Refused(exception.clone()),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Why requests of this POA do not run now on this thread.
+    fn not_now(&self, poa: &Arc<PoaCore>) -> Option<Found<'static>> {
+        if poa.detours() & detour::ENDING != 0 {
+            return Some(Found::Refused(ending()));
+        }
+        if let Some(hold) = poa.fresh_hold() {
+            return Some(Found::Held(hold));
+        }
+        if poa.manager.state() != ManagerState::Active {
+            return Some(not_active(poa));
+        }
+        if poa.policies.threading == Threading::MainThread {
+            return match poa.orb() {
+                Ok(core) if core.main_queue().is_main_thread() => None,
+                Ok(core) => Some(Found::Held(Hold::MainThread(core))),
+                Err(exception) => Some(Found::Refused(exception)),
+            };
+        }
+        None
+    }
+
     fn find_plain<R>(&self, key: &[u8], act: impl FnOnce(Found<'_>) -> R) -> R {
-        let entry = self.find_entry(key, |entry| matches!(entry, Entry::Plain(plain, _) if **plain == *key));
+        let entry = self.plain(key);
         match entry.as_deref() {
-            Some(Entry::Plain(_, reference)) => act(Found::Forward(reference.clone())),
+            Some(Entry::Plain(plain)) => act(Found::Forward(plain.1.clone())),
             _ => act(Found::Refused(no_such_object())),
         }
     }
 
-    /// Where the object of `key` is; never makes one.
+    fn plain(&self, key: &[u8]) -> Option<Guard<'_, Entry>> {
+        self.find_entry(key, |entry| matches!(entry, Entry::Plain(plain) if *plain.0 == *key))
+    }
+
+    /// Where the object of `key` is; asks no servant manager.
+    #[cold]
     pub(crate) fn locate(&self, key: &[u8]) -> Located {
-        self.find(key, |found| match found {
-            Found::Servant(_) | Found::Held(_) => Located::Here,
+        let of_found = |found: Found<'_>| match found {
+            Found::Servant(_) => Located::Here,
             Found::Forward(reference) => Located::Forward(reference),
-            Found::Refused(_) => Located::Unknown,
-        })
+            Found::Held(hold) => Located::Held(hold),
+            Found::Refused(exception) if exception.kind() == Kind::ObjectNotExist => Located::Unknown,
+            Found::Refused(exception) => Located::Raised(exception),
+        };
+        let (place, id) = match Key::parse(key) {
+            Key::System { stamp, poa, .. } | Key::User { stamp, poa, .. } if stamp == self.stamp => {
+                (poa, key.get(key.len() - Place::OCTETS..))
+            }
+            Key::Persistent { path, id } => match self.adapter(path) {
+                Ok(poa) => (poa.place, Some(id)),
+                Err(found) => return of_found(found),
+            },
+            Key::Plain => return self.find_plain(key, of_found),
+            _ => return Located::Unknown,
+        };
+        let id = if let Key::User { id, .. } = Key::parse(key) { Some(id) } else { id };
+        let Some(running) = self.poas.get(place.slot, place.generation) else {
+            return of_found(Found::Refused(self.no_poa(place)));
+        };
+        let poa: &Arc<PoaCore> = &running;
+        // Where an object is can be told on any thread.
+        if let Some(found) = self.not_now(poa)
+            && !matches!(found, Found::Held(Hold::MainThread(_)))
+        {
+            return of_found(found);
+        }
+        let known = match poa.policies.request_processing {
+            RequestProcessing::ActiveObjectMapOnly => false,
+            RequestProcessing::DefaultServant => poa.default_servant.load().is_some(),
+            RequestProcessing::ServantManager => poa.servant_manager.get().is_some(),
+        };
+        if known || (poa.retains() && id.is_some_and(|id| poa.is_active(id))) {
+            Located::Here
+        } else {
+            Located::Unknown
+        }
     }
 
     /// Lets a plain key lead to `reference`.
@@ -196,31 +397,102 @@ impl Adapters {
         if Key::parse(key) != Key::Plain || key.is_empty() {
             return Err(bad("the key looks like one of the ORB's own"));
         }
-        if self.find_entry(key, |entry| matches!(entry, Entry::Plain(plain, _) if **plain == *key)).is_some() {
-            return Err(bad("the key is bound already"));
+        loop {
+            let seen = *self.bindings.lock();
+            if self.plain(key).is_some() {
+                return Err(bad("the key is bound already"));
+            }
+            let mut bindings = self.bindings.lock();
+            if *bindings == seen {
+                *bindings += 1;
+                return self.enter(key, Entry::Plain(Box::new((key.into(), reference.clone())))).map(drop);
+            }
         }
-        self.enter(key, Entry::Plain(key.into(), reference.clone())).map(drop)
     }
 
-    /// Lets go of every servant and reference, when the ORB ends.
-    pub(crate) fn close(&self) {
-        for entry in self.entries.iter() {
-            let _ = self.entries.retire(entry.index(), entry.generation());
+    /// Lets a plain key lead nowhere; false if it did not lead anywhere.
+    pub(crate) fn unbind_plain(&self, key: &[u8]) -> bool {
+        loop {
+            let seen = *self.bindings.lock();
+            let found = self.plain(key).map(|entry| Place { slot: entry.index(), generation: entry.generation() });
+            let Some(place) = found else { return false };
+            let mut bindings = self.bindings.lock();
+            if *bindings == seen {
+                *bindings += 1;
+                let left = self.leave(key, place);
+                drop(bindings);
+                drop(left);
+                return true;
+            }
         }
-        for adapter in self.poas.iter() {
-            adapter.close();
-            let _ = self.poas.retire(adapter.index(), adapter.generation());
+    }
+
+    /// Lets go of every reference, when the ORB has ended.
+    pub(crate) fn close(&self) {
+        let plain = self.entries.iter().filter_map(|entry| match &*entry {
+            Entry::Plain(plain) => Some(plain.0.clone()),
+            Entry::Object { .. } | Entry::Adapter(_) => None,
+        });
+        for key in plain.collect::<Vec<_>>() {
+            self.unbind_plain(&key);
         }
     }
 
     /// Enters a key; the caller has made sure that it is new.
-    pub(crate) fn enter(&self, key: &[u8], entry: Entry) -> Result<u32, SystemException> {
+    pub(super) fn enter(&self, key: &[u8], entry: Entry) -> Result<Place, SystemException> {
         let mut writer = self.writer.lock();
-        let (slot, _) = self.entries.insert(entry).map_err(|_| {
-            SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active")
-        })?;
+        let (slot, generation) = self.entries.insert(entry).map_err(|_| super::map::full())?;
         writer.insert(key, slot);
-        Ok(slot)
+        Ok(Place { slot, generation })
+    }
+
+    /// Takes a key out. The caller sees to it that nobody else does, and lets go of the entry under no lock.
+    pub(super) fn leave(&self, key: &[u8], place: Place) -> Retired<Entry> {
+        self.writer.lock().remove(key, place.slot);
+        self.entries.retire(place.slot, place.generation)
+    }
+
+    pub(super) fn entry(&self, place: Place) -> Option<Guard<'_, Entry>> {
+        self.entries.get(place.slot, place.generation)
+    }
+
+    pub(super) fn enter_adapter(&self, poa: &Arc<PoaCore>) -> Result<(), SystemException> {
+        self.enter(&poa.path, Entry::Adapter(Arc::clone(poa))).map(drop)
+    }
+
+    /// The ids of a POA's objects in the table of keys. Looks at all entries of the ORB.
+    pub(super) fn ids_of(&self, poa: &Arc<PoaCore>) -> Vec<Box<[u8]>> {
+        let ids = self.entries.iter().filter_map(|entry| match &*entry {
+            Entry::Object { poa: of, id, .. } if Arc::ptr_eq(of, poa) => Some(id.clone()),
+            _ => None,
+        });
+        ids.collect()
+    }
+
+    /// A POA that is not dead.
+    pub(crate) fn running(&self, place: Place) -> Option<Arc<PoaCore>> {
+        let running = self.poas.get(place.slot, place.generation).map(|poa| Arc::clone(&poa));
+        running.or_else(|| self.ending.lock().iter().find(|poa| poa.place == place).cloned())
+    }
+
+    pub(super) fn note_ending(&self, poa: &Arc<PoaCore>) {
+        self.ending.lock().push(Arc::clone(poa));
+    }
+
+    /// A POA is dead: its path leads nowhere.
+    pub(super) fn forget(&self, poa: &Arc<PoaCore>) {
+        let entry = self.find_entry(&poa.path, |entry| matches!(entry, Entry::Adapter(of) if Arc::ptr_eq(of, poa)));
+        let place = entry.map(|entry| Place { slot: entry.index(), generation: entry.generation() });
+        if let Some(place) = place {
+            drop(self.leave(&poa.path, place));
+        }
+        self.ending.lock().retain(|of| !Arc::ptr_eq(of, poa));
+    }
+
+    /// Why there is no POA at a place: it is being destroyed, or it never was or is dead.
+    #[cold]
+    fn no_poa(&self, place: Place) -> SystemException {
+        if self.ending.lock().iter().any(|poa| poa.place == place) { ending() } else { no_such_object() }
     }
 }
 
@@ -232,20 +504,43 @@ pub(crate) enum Located {
     Unknown,
     /// Elsewhere.
     Forward(ObjectRef),
+    /// One cannot tell yet.
+    Held(Hold),
+    /// One cannot tell.
+    Raised(SystemException),
 }
 
 /// What a manager that is not active does with a request.
 #[cold]
-fn not_active(adapter: &Arc<PoaCore>) -> Found<'static> {
+pub(super) fn not_active(adapter: &Arc<PoaCore>) -> Found<'static> {
     match adapter.manager.state() {
-        ManagerState::Active | ManagerState::Holding => Found::Held(adapter.manager.clone()),
-        ManagerState::Discarding => Found::Refused(SystemException::omg(Kind::Transient, 1, Completion::No)),
-        ManagerState::Inactive => Found::Refused(SystemException::omg(Kind::ObjAdapter, 1, Completion::No)),
+        ManagerState::Active | ManagerState::Holding => {
+            Found::Held(Hold::Manager(adapter.manager.clone(), adapter.place))
+        }
+        ManagerState::Discarding => Found::Refused(
+            SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No)
+                .because("the POA manager discards requests"),
+        ),
+        ManagerState::Inactive => Found::Refused(
+            SystemException::omg(Kind::ObjAdapter, 1, Completion::No).because("the POA manager is inactive"),
+        ),
     }
 }
 
 /// OBJECT_NOT_EXIST 2.
 #[cold]
 pub(crate) fn no_such_object() -> SystemException {
-    SystemException::omg(Kind::ObjectNotExist, 2, Completion::No)
+    SystemException::new(Kind::ObjectNotExist, minor::object_not_exist::NO_OBJECT_OR_ADAPTER, Completion::No)
+}
+
+/// TRANSIENT 4.
+#[cold]
+pub(super) fn ending() -> SystemException {
+    SystemException::new(Kind::Transient, minor::transient::POA_DESTROYED, Completion::No)
+        .because("the POA is being destroyed")
+}
+
+fn no_default_servant() -> SystemException {
+    SystemException::new(Kind::ObjAdapter, minor::obj_adapter::NO_DEFAULT_SERVANT, Completion::No)
+        .because("the POA has no default servant")
 }

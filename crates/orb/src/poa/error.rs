@@ -17,6 +17,8 @@ pub enum PoaError {
     AdapterInactive,
     /// The policies do not go together; the index is into [`PoaPolicies::LIST`].
     InvalidPolicy(PolicyIndex),
+    /// A POA manager of this name exists.
+    ManagerAlreadyExists,
     /// There is no default servant.
     NoServant,
     /// The object is active.
@@ -51,6 +53,7 @@ impl fmt::Display for PoaError {
                 let policy = PoaPolicies::LIST.get(usize::from(*index)).unwrap_or(&"policy");
                 return write!(f, "the {policy} does not go with the other policies");
             }
+            PoaError::ManagerAlreadyExists => "a POA manager of this name exists already",
             PoaError::NoServant => "the POA has no default servant",
             PoaError::ObjectAlreadyActive => "the object is active already",
             PoaError::ObjectNotActive => "the object is not active",

@@ -5,13 +5,18 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use corelane_sys::clock::Monotonic;
+use corelane_sys::gate::Gate;
+use corelane_sys::lock::{Mutex, Scope};
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
-use super::{Found, Located, PoaManager};
+use super::hold::{Held, Hold, Kept};
+use super::{Found, Located};
 use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::{Body, Operation, Reply};
 use crate::object::ObjectRef;
+use crate::orb::Core;
 use crate::policy::{Due, Timeout};
 use crate::servant::ServerCall;
 use crate::server::request::{Outcome, panicked, run};
@@ -28,17 +33,50 @@ pub(crate) fn call_local<I: ?Sized + 'static, T, E: From<SystemException>>(
     call: impl FnOnce(&I) -> Result<T, E>,
 ) -> Option<Result<T, E>> {
     let core = object.core();
-    core.adapters().find(key, |found| {
-        let Found::Servant(target) = found else { return None };
-        let servant = target.servant.implements::<I>()?;
-        let Some(_frame) = Upcall::enter(target.poa, target.id, target.servant.identity()) else {
-            return Some(Err(too_deep().into()));
+    if let Err(unusable) = core.check_usable() {
+        return Some(Err(unusable.into()));
+    }
+    core.adapters().find(key, operation.as_bytes(), |found| {
+        let target = match found {
+            Found::Servant(target) => target,
+            Found::Refused(exception) => return Some(Err(exception.into())),
+            // To be waited for, or followed.
+            Found::Held(_) | Found::Forward(_) => return None,
         };
-        Some(match catch_unwind(AssertUnwindSafe(|| call(&servant))) {
+        let Some(servant) = target.servant.implements::<I>() else {
+            return target.finish(operation.as_bytes()).err().map(|exception| Err(exception.into()));
+        };
+        let Some(_frame) = Upcall::enter(&target) else {
+            let _ = target.finish(operation.as_bytes());
+            return Some(Err(super::incarnation::too_deep().into()));
+        };
+        let result = match catch_unwind(AssertUnwindSafe(|| call(&servant))) {
             Ok(result) => result,
             Err(panic) => Err(panicked(core, target, operation.as_bytes(), &*panic).into()),
-        })
+        };
+        Some(target.finish(operation.as_bytes()).map_err(E::from).and(result))
     })
+}
+
+/// What a local call came to: its outcome, its results, and whether they are a user exception.
+type Answer = (Outcome, Vec<u8>, bool);
+
+/// Runs a marshalled request in the calling thread.
+fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8]) -> Answer {
+    let scratch = Scratch::new();
+    let env: &(dyn Any + Sync) = core;
+    let decoder = Decoder::new(request, Endian::NATIVE)
+        .with_code_sets(CodeSets::UTF8_UTF16)
+        .with_limits(&core.config().limits)
+        .with_scratch(&scratch)
+        .with_env(env);
+    let mut reply = Encoder::new();
+    reply.set_code_sets(CodeSets::UTF8_UTF16);
+    let mut call = ServerCall::new(decoder, reply, None);
+    let operation = operation.as_bytes();
+    let outcome = core.adapters().find(key, operation, |found| run(core, found, operation, &mut call));
+    let (reply, raised) = call.finish();
+    (outcome, reply.to_vec(), raised)
 }
 
 /// A call that is marshalled but stays in the process: the stub does not know the interface, or the servant is dynamic.
@@ -53,64 +91,147 @@ pub(crate) fn invoke_local<'a>(
     let mut request = Encoder::new();
     request.set_code_sets(CodeSets::UTF8_UTF16);
     arguments(&mut request)?;
-    let request = request.to_vec();
-    let scratch = Scratch::new();
-    let env: &(dyn Any + Sync) = core;
+    let request: Arc<[u8]> = request.to_vec().into();
     let mut target = object.clone();
     let until = Due::of(object.policies().timeout.unwrap_or(Timeout::Never)).moment();
-    for _ in 0..FORWARDS {
+    let mut forwards = 0;
+    loop {
         let Some(key) = target.binding().local_key(core) else {
             return target.with_policies(object.policies()).invoke_raising(operation, arguments);
         };
-        let decoder = Decoder::new(&request, Endian::NATIVE)
-            .with_code_sets(CodeSets::UTF8_UTF16)
-            .with_limits(&core.config().limits)
-            .with_scratch(&scratch)
-            .with_env(env);
-        let mut call = ServerCall::new(decoder, Encoder::new(), None);
-        let outcome = core.adapters().find(key, |found| run(core, found, operation.name().as_bytes(), &mut call));
-        let (reply, raised) = call.finish();
-        match outcome {
-            Outcome::Done => {
+        let mut answer = attempt(core, key, operation.name(), &request);
+        if let Outcome::Held(hold @ Hold::MainThread(_)) = &answer.0 {
+            answer = on_main_thread(core, hold, key, operation.name(), &request, until)?;
+        }
+        match answer {
+            (Outcome::Done, reply, raised) => {
                 let codec = (Endian::NATIVE, Version::GIOP_1_2, CodeSets::UTF8_UTF16);
-                let reply =
-                    Reply::new(Body::Owned(Octets::from(reply.to_vec()), Vec::new()), Arc::clone(core), 0, codec);
+                let body = Body::Owned(Octets::from(reply), Vec::new());
+                let reply = Reply::new(body, Arc::clone(core), 0, codec);
                 return if raised { reply.into_exception() } else { Ok(reply) };
             }
-            Outcome::Exception(exception) => return Err(exception),
-            Outcome::Held(manager) => wait(&manager, until)?,
-            Outcome::Forward(next) => target = next,
+            (Outcome::Exception(exception), ..) => return Err(exception),
+            (Outcome::Held(hold), ..) => {
+                if !hold.wait(until) {
+                    return Err(timed_out());
+                }
+            }
+            (Outcome::Forward(next), ..) => {
+                target = next;
+                forwards += 1;
+                if forwards > FORWARDS {
+                    return Err(SystemException::new(Kind::Transient, crate::minor::FORWARD_LOOP, Completion::No));
+                }
+            }
         }
     }
-    Err(SystemException::new(Kind::Transient, crate::minor::FORWARD_LOOP, Completion::No))
 }
 
-fn wait(manager: &PoaManager, until: Option<corelane_sys::clock::Monotonic>) -> Result<(), SystemException> {
-    if manager.wait_released(until) { Ok(()) } else { Err(SystemException::omg(Kind::Timeout, 2, Completion::No)) }
+fn timed_out() -> SystemException {
+    SystemException::omg(Kind::Timeout, 2, Completion::No)
 }
 
-/// A oneway call in the process: it runs in the caller's thread.
+/// What the main thread makes of a call that another thread waits for.
+struct Handover {
+    done: Gate,
+    state: Mutex<Handed>,
+}
+
+enum Handed {
+    Waiting,
+    Running,
+    Done(Answer),
+    /// The caller has gone.
+    Abandoned,
+}
+
+/// Has the main thread run the request.
+fn on_main_thread(
+    core: &Arc<Core>,
+    hold: &Hold,
+    key: &[u8],
+    operation: &str,
+    request: &Arc<[u8]>,
+    until: Option<Monotonic>,
+) -> Result<Answer, SystemException> {
+    let handover = Arc::new(Handover {
+        done: Gate::new("call on the main thread", Scope::Orb),
+        state: Mutex::new("call on the main thread", Scope::Orb, Handed::Waiting),
+    });
+    let work = {
+        let (handover, core, request) = (Arc::clone(&handover), Arc::downgrade(core), Arc::clone(request));
+        let (key, operation) = (key.to_vec(), operation.to_owned());
+        move |_| {
+            if !matches!(std::mem::replace(&mut *handover.state.lock(), Handed::Running), Handed::Waiting) {
+                return;
+            }
+            let answer = match core.upgrade() {
+                Some(core) => attempt(&core, &key, &operation, &request),
+                None => {
+                    (Outcome::Exception(SystemException::omg(Kind::BadInvOrder, 4, Completion::No)), Vec::new(), false)
+                }
+            };
+            *handover.state.lock() = Handed::Done(answer);
+            handover.done.open();
+        }
+    };
+    match hold.keep(Held { octets: request.len(), resume: Box::new(work) }) {
+        Kept::Held => {}
+        Kept::Over(_) | Kept::Full => return Err(SystemException::omg(Kind::Transient, 1, Completion::No)),
+    }
+    // Without anybody left to run it, the queue drops the work.
+    let orphaned = || Arc::strong_count(&handover) == 1;
+    let look = || {
+        let mut state = handover.state.lock();
+        match std::mem::replace(&mut *state, Handed::Waiting) {
+            Handed::Done(answer) => Some(Ok(answer)),
+            other => {
+                let over = orphaned();
+                *state = other;
+                over.then(|| Err(SystemException::omg(Kind::BadInvOrder, 4, Completion::No)))
+            }
+        }
+    };
+    loop {
+        let slice = Monotonic::now() + std::time::Duration::from_millis(100);
+        if let Some(answer) = handover.done.wait(Some(until.map_or(slice, |until| until.min(slice))), look) {
+            return answer;
+        }
+        if until.is_some_and(Monotonic::is_past) {
+            let began = !matches!(std::mem::replace(&mut *handover.state.lock(), Handed::Abandoned), Handed::Waiting);
+            return Err(timed_out().completed_as(if began { Completion::Maybe } else { Completion::No }));
+        }
+    }
+}
+
+/// A oneway call in the process: it runs in the caller's thread, or its POA's.
 pub(crate) fn send_local<'a>(
     object: &ObjectRef,
     operation: &Operation,
     arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
 ) -> Result<(), SystemException> {
-    // What the servant raises is nobody's business, as it would be from afar.
-    let _ = invoke_local(object, operation, arguments)?;
+    // What the servant raises is nobody's business, as it would be from afar; that the ORB has ended is.
+    object.core().check_usable()?;
+    let _ = invoke_local(object, operation, arguments);
     Ok(())
 }
 
 /// Whether the object is here.
 pub(crate) fn locate_local(object: &ObjectRef) -> Result<(), SystemException> {
     let core = object.core();
+    core.check_usable()?;
+    let until = Due::of(object.policies().timeout.unwrap_or(Timeout::Never)).moment();
     let Some(key) = object.binding().local_key(core) else { return Ok(()) };
-    match core.adapters().locate(key) {
-        Located::Here | Located::Forward(_) => Ok(()),
-        Located::Unknown => Err(super::no_such_object()),
+    loop {
+        match core.adapters().locate(key) {
+            Located::Here | Located::Forward(_) => return Ok(()),
+            Located::Unknown => return Err(super::no_such_object()),
+            Located::Raised(exception) => return Err(exception),
+            Located::Held(hold) => {
+                if !hold.wait(until) {
+                    return Err(timed_out());
+                }
+            }
+        }
     }
-}
-
-#[cold]
-fn too_deep() -> SystemException {
-    SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep")
 }

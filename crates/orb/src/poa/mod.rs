@@ -1,37 +1,66 @@
 //! The Portable Object Adapter: servants, objects, and which of them answers a request (CORBA 3.0.3, chapter 11).
 //!
-//! Invariant: a request finds its servant without a lock; whoever finds it holds it until the upcall is over, so a deactivated
-//! object's servant is let go only when its last request is done.
+//! * `demux` leads from an object key to a servant; `hold` keeps requests that must wait for something.
+//! * `tree` makes and finds POAs, `destroy` ends them; `manager` lets requests in.
+//! * `activation` holds what the application calls; `map` is the active object map beneath it; `incarnation` calls servant
+//!   managers.
+//! * `local` is the way of a call that stays in the process.
+//!
+//! # Invariants
+//! * A request finds its servant without a lock. Whoever finds it holds it, and the POA, until the upcall is over: a
+//!   deactivated object's servant is let go, and a destroyed POA's objects are etherealized, only when the last request is
+//!   done, by the thread that ran it.
+//! * An object id is changed by one thread at a time: while it is, it is listed in [`Tables::busy`](map::Tables), and
+//!   requests that need it are held there.
+//! * No lock of this module is held while the application's code runs, nor while an entry of a slot table is let go of,
+//!   because that may run such code. Locks are taken in the order children, tables, key index.
 
+mod activation;
 mod demux;
+mod destroy;
 mod error;
+mod hold;
+mod incarnation;
 mod key;
 mod local;
 mod manager;
+mod map;
 mod policies;
+mod serial;
+mod servant_manager;
+mod tree;
 
-use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::slots::{Retired, SlotTable};
+use corelane_sys::gate::Gate;
+use corelane_sys::lock::Mutex;
+use corelane_sys::published::Published;
+use corelane_sys::slots::SlotTable;
 
 pub(crate) use demux::{Adapters, Found, Located, Target, no_such_object};
 pub use error::PoaError;
+pub(crate) use hold::{Held, Hold, Kept, Resume};
 pub(crate) use key::{Key, Place};
 pub(crate) use local::{call_local, invoke_local, locate_local, send_local};
-pub(crate) use manager::Held;
-pub use manager::{ManagerState, PoaManager};
+pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
 pub use policies::{
     IdAssignment, IdUniqueness, ImplicitActivation, Lifespan, OnPanic, PoaPolicies, PolicyIndex, RequestProcessing,
     ServantRetention, Threading,
+};
+pub(crate) use serial::this_thread;
+pub use servant_manager::{
+    AdapterActivator, Cookie, ServantActivator, ServantLocator, ServantManager, ServantManagerError, ServantResult,
 };
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::servant::Servant;
+use map::{ActiveObject, Tables};
+use serial::Serial;
+use tree::Family;
 
 /// Objects that one POA can have active.
 const MOST_OBJECTS: u32 = 1 << 26;
@@ -66,37 +95,70 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// A POA; clones are the same POA.
+/// A POA; clones are the same POA. It does not keep its ORB alive.
 #[derive(Clone)]
 pub struct Poa {
     core: Arc<PoaCore>,
 }
 
+/// Why requests of a POA take the long way; none of these, and the manager active: the short one.
+mod detour {
+    /// Its thread policy asks for it.
+    pub(super) const THREADING: u8 = 1;
+    /// The adapter activator that made it has not returned.
+    pub(super) const FRESH: u8 = 2;
+    /// It is being destroyed.
+    pub(super) const ENDING: u8 = 4;
+}
+
+/// How far a POA's life has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Alive,
+    /// `destroy` was called; requests still run, or children live.
+    Ending,
+    /// Objects are being deactivated, and there will be no new ones.
+    Sweeping,
+    /// The last of them are on their way out.
+    Closing,
+    Dead,
+}
+
 /// What a POA is made of.
 pub(crate) struct PoaCore {
     orb: Weak<Core>,
+    /// That of the ORB.
+    pub(crate) stamp: u64,
+    pub(crate) place: Place,
+    manager: PoaManager,
+    /// Bits of [`detour`].
+    detour: AtomicU8,
+    policies: PoaPolicies,
+    /// Active objects whose ids are their places.
+    objects: SlotTable<ActiveObject>,
+    /// What the keys of its objects begin with; the id follows.
+    key_prefix: Box<[u8]>,
     name: String,
     path: Box<[u8]>,
-    place: OnceLock<Place>,
-    /// What the keys of objects with ids that are not places begin with.
-    key_prefix: Box<[u8]>,
-    policies: PoaPolicies,
-    manager: PoaManager,
-    objects: SlotTable<ActiveObject>,
+    parent: Option<Weak<PoaCore>>,
+    life: AtomicU8,
+    /// Active objects in the ORB's table of keys.
+    keyed: AtomicUsize,
     tables: Mutex<Tables>,
-}
-
-/// An entry of the active object map.
-#[derive(Debug)]
-pub(crate) struct ActiveObject {
-    pub(crate) servant: Servant,
-}
-
-/// What is only needed to change things.
-#[derive(Debug, Default)]
-struct Tables {
-    by_id: HashMap<Box<[u8]>, Place>,
-    by_servant: HashMap<usize, Place>,
+    family: Mutex<Family>,
+    /// Opened when an id or a child is not busy any more, and when the POA's life goes on.
+    changed: Gate,
+    default_servant: Published<Option<Servant>>,
+    servant_manager: OnceLock<ServantManager>,
+    serial: Serial,
+    /// References made without an object, and persistent system ids.
+    ids: AtomicU64,
+    /// When it was made, in nanoseconds since 1970: makes persistent system ids unique from run to run.
+    born: u64,
+    /// Destruction: children that live, one for running requests, one for the caller.
+    remaining: AtomicUsize,
+    /// Destruction: whether objects are etherealized.
+    etherealizes: AtomicBool,
 }
 
 impl PoaCore {
@@ -104,32 +166,75 @@ impl PoaCore {
         self.orb.upgrade().ok_or_else(|| SystemException::omg(Kind::BadInvOrder, 4, Completion::No))
     }
 
-    /// Ends an object's activation.
-    fn deactivate(&self, id: &[u8]) -> Result<(), PoaError> {
-        let place = id.try_into().map(Place::from_octets).map_err(|_| PoaError::ObjectNotActive)?;
-        match self.objects.retire(place.slot, place.generation) {
-            Retired::Stale => Err(PoaError::ObjectNotActive),
-            Retired::Taken(_) | Retired::Deferred => Ok(()),
-        }
-    }
-
-    /// Lets go of every servant.
-    fn close(&self) {
-        for active in self.objects.iter() {
-            let _ = self.objects.retire(active.index(), active.generation());
-        }
-        *self.tables.lock() = Tables::default();
+    pub(crate) fn orb_handle(&self) -> &Weak<Core> {
+        &self.orb
     }
 
     pub(crate) fn policies(&self) -> &PoaPolicies {
         &self.policies
     }
 
-    /// A request for an object that is not active.
-    #[cold]
-    pub(crate) fn find_inactive<R>(self: &Arc<Self>, _id: &[u8], act: impl FnOnce(Found<'_>) -> R) -> R {
-        act(Found::Refused(no_such_object()))
+    fn retains(&self) -> bool {
+        self.policies.servant_retention == ServantRetention::Retain
     }
+
+    fn is_unique(&self) -> bool {
+        self.policies.id_uniqueness == IdUniqueness::Unique
+    }
+
+    fn is_persistent(&self) -> bool {
+        self.policies.lifespan == Lifespan::Persistent
+    }
+
+    /// Whether ids of active objects are places in `objects`.
+    fn has_places(&self) -> bool {
+        !self.is_persistent() && self.policies.id_assignment == IdAssignment::System
+    }
+
+    fn life(&self) -> Life {
+        match self.life.load(Ordering::Acquire) {
+            0 => Life::Alive,
+            1 => Life::Ending,
+            2 => Life::Sweeping,
+            3 => Life::Closing,
+            _ => Life::Dead,
+        }
+    }
+
+    fn detours(&self) -> u8 {
+        self.detour.load(Ordering::Acquire)
+    }
+
+    /// Whether requests may take the short way.
+    #[inline]
+    fn is_open(&self) -> bool {
+        self.detour.load(Ordering::Relaxed) == 0 && self.manager.state() == ManagerState::Active
+    }
+
+    /// OBJECT_NOT_EXIST 4 unless the POA lives.
+    fn check_alive(&self) -> Result<(), SystemException> {
+        if self.life() == Life::Alive { Ok(()) } else { Err(destroyed()) }
+    }
+
+    /// The same, for questions that a POA answers as long as its requests run.
+    fn check_not_dead(&self) -> Result<(), SystemException> {
+        if self.life() == Life::Dead { Err(destroyed()) } else { Ok(()) }
+    }
+
+    /// The key of an object.
+    fn key(&self, id: &[u8]) -> Vec<u8> {
+        [&*self.key_prefix, id].concat()
+    }
+
+    /// A reference to an object, active or not.
+    pub(crate) fn reference(&self, id: &[u8], type_id: &str) -> Result<ObjectRef, SystemException> {
+        Ok(self.orb()?.make_reference(type_id, &self.key(id)))
+    }
+}
+
+#[cold]
+fn destroyed() -> SystemException {
+    SystemException::omg(Kind::ObjectNotExist, 4, Completion::No).because("the POA has been destroyed")
 }
 
 impl Poa {
@@ -137,25 +242,8 @@ impl Poa {
         Poa { core }
     }
 
-    /// The root POA of an ORB that is being made.
-    pub(crate) fn root(orb: Weak<Core>, adapters: &Adapters) -> Self {
-        let core = Arc::new(PoaCore {
-            orb,
-            name: "RootPOA".into(),
-            path: Box::default(),
-            place: OnceLock::new(),
-            key_prefix: Box::default(),
-            policies: PoaPolicies::ROOT,
-            manager: PoaManager::new("RootPOAManager".into()),
-            objects: SlotTable::new("active objects", Scope::Orb, MOST_OBJECTS),
-            tables: Mutex::new("POA tables", Scope::Orb, Tables::default()),
-        });
-        if let Ok((slot, generation)) = adapters.poas.insert(Arc::clone(&core)) {
-            // Set once: this is the only place.
-            let _ = core.place.set(Place { slot, generation });
-        }
-        adapters.set_root(Arc::clone(&core));
-        Poa { core }
+    pub(crate) fn core(&self) -> &Arc<PoaCore> {
+        &self.core
     }
 
     /// The name given at creation.
@@ -164,66 +252,38 @@ impl Poa {
         &self.core.name
     }
 
+    /// The POA that this one is a child of; `None` for the root POA.
+    #[must_use]
+    pub fn parent(&self) -> Option<Poa> {
+        self.core.parent.as_ref().and_then(Weak::upgrade).map(Poa::from_core)
+    }
+
+    /// What tells the POA apart from all others of its ORB, past ones too.
+    #[must_use]
+    pub fn id(&self) -> Vec<u8> {
+        [&self.core.stamp.to_be_bytes()[..], &self.core.place.to_octets()].concat()
+    }
+
+    /// The policies, which never change.
+    #[must_use]
+    pub fn policies(&self) -> &PoaPolicies {
+        &self.core.policies
+    }
+
     /// The manager that lets requests in.
     #[must_use]
     pub fn manager(&self) -> &PoaManager {
         &self.core.manager
     }
+}
 
-    /// Makes `servant` answer for a new object.
-    ///
-    /// # Errors
-    /// [`PoaError::WrongPolicy`] without SYSTEM_ID and RETAIN; [`PoaError::ServantAlreadyActive`] with UNIQUE_ID.
-    pub fn activate_object(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
-        let policies = &self.core.policies;
-        if policies.id_assignment != IdAssignment::System || policies.servant_retention != ServantRetention::Retain {
-            return Err(PoaError::WrongPolicy);
-        }
-        let mut tables = self.core.tables.lock();
-        let unique = policies.id_uniqueness == IdUniqueness::Unique;
-        if unique && tables.by_servant.contains_key(&servant.identity()) {
-            return Err(PoaError::ServantAlreadyActive);
-        }
-        let (slot, generation) = self.core.objects.insert(ActiveObject { servant: servant.clone() }).map_err(|_| {
-            SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active")
-        })?;
-        let place = Place { slot, generation };
-        if unique {
-            tables.by_servant.insert(servant.identity(), place);
-        }
-        Ok(ObjectId(place.to_octets().into()))
-    }
-
-    /// Makes `servant` answer for a new object, and gives the object's reference: [`activate_object`](Self::activate_object)
-    /// and [`id_to_reference`](Self::id_to_reference) in one step.
-    ///
-    /// # Errors
-    /// Those of both steps.
-    pub fn activate(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
-        self.id_to_reference(&self.activate_object(servant)?)
-    }
-
-    /// The reference of an active object.
-    ///
-    /// # Errors
-    /// [`PoaError::ObjectNotActive`].
-    pub fn id_to_reference(&self, id: &ObjectId) -> Result<ObjectRef, PoaError> {
-        let place = id.0.as_ref().try_into().map(Place::from_octets).map_err(|_| PoaError::ObjectNotActive)?;
-        let active = self.core.objects.get(place.slot, place.generation).ok_or(PoaError::ObjectNotActive)?;
-        let orb = self.core.orb()?;
-        let poa = *self.core.place.get().ok_or(PoaError::ObjectNotActive)?;
-        let key = Key::System { stamp: orb.adapters().stamp, poa, object: place }.to_octets();
-        Ok(orb.make_reference(active.servant.repository_id(), &key))
-    }
-
-    /// Ends the object's activation once its running requests are done.
-    ///
-    /// # Errors
-    /// [`PoaError::ObjectNotActive`].
-    pub fn deactivate_object(&self, id: &ObjectId) -> Result<(), PoaError> {
-        self.core.deactivate(&id.0)
+impl PartialEq for Poa {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
     }
 }
+
+impl Eq for Poa {}
 
 impl fmt::Debug for Poa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -236,3 +296,8 @@ impl fmt::Debug for PoaCore {
         f.debug_struct("PoaCore").field("name", &self.name).finish_non_exhaustive()
     }
 }
+
+/// The user's page about POAs; its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/poa.md")]
+mod user_page {}

@@ -13,14 +13,14 @@ use corelane_wire::{Cdr, Decoder, Encoder, WideOrder};
 
 use super::connection::{Connection, Loss, Sent};
 use super::lane::Work;
-use super::worker::{Memory, Message};
+use super::worker::{Memory, Message, Worker};
 use crate::current::Upcall;
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::fault::Fault;
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::poa::{Found, Held, Located, ManagerState, OnPanic, PoaManager, Target};
+use crate::poa::{Found, Held, Hold, Kept, Located, OnPanic, Resume, Target};
 use crate::servant::ServerCall;
 
 /// Does what one message asks for. False when the connection is over.
@@ -100,11 +100,13 @@ fn request(
     }
     let mut call = ServerCall::new(arguments, reply, head);
     let mut outcome = match object_key(&request.target) {
-        Some(key) => core.adapters().find(key, |found| run(core, found, request.operation, &mut call)),
+        Some(key) => {
+            core.adapters().find(key, request.operation, |found| run(core, found, request.operation, &mut call))
+        }
         None => Outcome::Exception(crate::poa::no_such_object()),
     };
-    if let Outcome::Held(manager) = &outcome {
-        match hold(connection, manager, header, octets, breaks) {
+    if let Outcome::Held(until) = &outcome {
+        match hold(core, connection, until, Message::Assembled(header, octets.to_vec(), breaks.to_vec())) {
             Ok(()) => {
                 memory.reply = call.finish().0.into_buffer();
                 return Ok(());
@@ -161,7 +163,7 @@ pub(crate) enum Outcome {
     /// The object is elsewhere.
     Forward(ObjectRef),
     /// Not now.
-    Held(PoaManager),
+    Held(Hold),
     /// A system exception.
     Exception(SystemException),
 }
@@ -175,7 +177,7 @@ pub(crate) fn run(core: &Core, found: Found<'_>, operation: &[u8], call: &mut Se
             Err(exception) => Outcome::Exception(exception),
         },
         Found::Forward(reference) => Outcome::Forward(reference),
-        Found::Held(manager) => Outcome::Held(manager),
+        Found::Held(hold) => Outcome::Held(hold),
         Found::Refused(exception) => Outcome::Exception(exception),
     }
 }
@@ -183,16 +185,19 @@ pub(crate) fn run(core: &Core, found: Found<'_>, operation: &[u8], call: &mut Se
 /// The servant's own code, fenced in: a panic is the caller's UNKNOWN, not the server's end (decision 22).
 #[inline]
 fn upcall(core: &Core, target: Target<'_>, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
-    let Some(_frame) = Upcall::enter(target.poa, target.id, target.servant.identity()) else {
+    let Some(_frame) = Upcall::enter(&target) else {
+        // A servant that was lent goes back.
+        let _ = target.finish(operation);
         return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
     };
     let skeleton = target.servant.skeleton();
-    match catch_unwind(AssertUnwindSafe(|| skeleton.dispatch(operation, call))) {
+    let result = match catch_unwind(AssertUnwindSafe(|| skeleton.dispatch(operation, call))) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(exception)) if exception.is_unknown_operation() => implicit(target, operation, call),
         Ok(Err(exception)) => Err(exception),
         Err(panic) => Err(panicked(core, target, operation, &*panic)),
-    }
+    };
+    target.finish(operation).and(result)
 }
 
 /// The operations that every object has (section 15.4.2, "operation").
@@ -215,46 +220,51 @@ fn implicit(target: Target<'_>, operation: &[u8], call: &mut ServerCall<'_>) -> 
 
 #[cold]
 pub(crate) fn panicked(core: &Core, target: Target<'_>, operation: &[u8], panic: &(dyn Any + Send)) -> SystemException {
-    let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(text), _) => (*text).to_owned(),
-        (_, Some(text)) => text.clone(),
-        (None, None) => "something that is no text".to_owned(),
-    };
-    core.events().report(&Event::ServantPanicked {
-        interface: target.servant.repository_id(),
-        operation: String::from_utf8_lossy(operation).into_owned(),
-        message,
-    });
+    report_panic(core, target.servant.repository_id(), &String::from_utf8_lossy(operation), panic);
     if target.poa.policies().on_panic == OnPanic::Deactivate {
         target.deactivate();
     }
     SystemException::new(Kind::Unknown, 0, Completion::Maybe)
 }
 
-/// Keeps a copy of the request until its POA's manager lets it run.
+/// Tells of a panic in the application's code.
 #[cold]
-fn hold(
-    connection: &Arc<Connection>,
-    manager: &PoaManager,
-    header: Header,
-    octets: &[u8],
-    breaks: &[usize],
-) -> Result<(), SystemException> {
-    let message = Message::Assembled(header, octets.to_vec(), breaks.to_vec());
-    let (lane, connection) = (connection.lane.clone(), Arc::clone(connection));
-    let resume = Held(Box::new(move || {
-        if let Some(lane) = lane.upgrade() {
-            lane.push(Work::Serve(connection, message));
+pub(crate) fn report_panic(core: &Core, interface: &'static str, operation: &str, panic: &(dyn Any + Send)) {
+    let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        (None, None) => "something that is no text".to_owned(),
+    };
+    core.events().report(&Event::ServantPanicked { interface, operation: operation.to_owned(), message });
+}
+
+/// Keeps a copy of a message until what it waits for has come.
+#[cold]
+fn hold(core: &Arc<Core>, connection: &Arc<Connection>, until: &Hold, message: Message) -> Result<(), SystemException> {
+    let octets = if let Message::Assembled(_, octets, _) = &message { octets.len() } else { 0 };
+    let (core, lane, connection) = (Arc::downgrade(core), connection.lane.clone(), Arc::clone(connection));
+    let resume = move |thread| match thread {
+        Resume::Served => {
+            if let Some(lane) = lane.upgrade() {
+                lane.push(Work::Serve(connection, message));
+            }
         }
-    }));
-    match manager.hold(resume) {
-        Ok(()) => Ok(()),
-        // The state has changed meanwhile: the request goes its way now.
-        Err(Held(resume)) if manager.state() == ManagerState::Active => {
-            resume();
+        Resume::Here => {
+            if let Some(core) = core.upgrade()
+                && !Worker::new().serve(&core, &connection, message, Wait::Now)
+            {
+                connection.close();
+            }
+        }
+    };
+    match until.keep(Held { octets, resume: Box::new(resume) }) {
+        Kept::Held => Ok(()),
+        // What it waited for has come meanwhile: it goes its way now.
+        Kept::Over(held) => {
+            held.release();
             Ok(())
         }
-        Err(_) => Err(SystemException::omg(Kind::Transient, 1, Completion::No)),
+        Kept::Full => Err(SystemException::omg(Kind::Transient, 1, Completion::No)),
     }
 }
 
@@ -312,16 +322,31 @@ fn locate(
 ) -> Result<(), Fault> {
     let request = giop::LocateRequest::parse(octets, &header, &core.config().limits)?;
     let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
-    let located = object_key(&request.target).map_or(Located::Unknown, |key| core.adapters().locate(key));
+    let mut located = object_key(&request.target).map_or(Located::Unknown, |key| core.adapters().locate(key));
+    if let Located::Held(until) = &located {
+        match hold(core, connection, until, Message::Assembled(header, octets.to_vec(), Vec::new())) {
+            Ok(()) => {
+                memory.reply = reply.into_buffer();
+                return Ok(());
+            }
+            Err(exception) => located = Located::Raised(exception),
+        }
+    }
     let status = match &located {
-        Located::Here => LocateStatus::ObjectHere,
-        Located::Unknown => LocateStatus::UnknownObject,
+        Located::Here | Located::Held(_) => LocateStatus::ObjectHere,
         Located::Forward(_) => LocateStatus::ObjectForward,
+        Located::Raised(_) if header.version == corelane_wire::Version::GIOP_1_2 => LocateStatus::SystemException,
+        // Earlier versions cannot say why.
+        Located::Unknown | Located::Raised(_) => LocateStatus::UnknownObject,
     };
     giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
-    if let Located::Forward(reference) = located {
-        // A reference that was encoded once is encoded again.
-        let _ = reference.ior().encode(&mut reply);
+    match (status, located) {
+        (LocateStatus::ObjectForward, Located::Forward(reference)) => {
+            // A reference that was encoded once is encoded again.
+            let _ = reference.ior().encode(&mut reply);
+        }
+        (LocateStatus::SystemException, Located::Raised(exception)) => exception.encode(&mut reply),
+        _ => {}
     }
     send(core, connection, &mut reply, request.request_id, wait);
     memory.reply = reply.into_buffer();

@@ -64,6 +64,21 @@ mod ordinary {
     }
 
     #[test]
+    fn users_are_counted_until_they_leave() {
+        let table = table(10);
+        assert_eq!((table.in_flight(0, 1), table.last_generation(0)), (0, 0));
+        let (index, generation) = table.insert("a").unwrap();
+        let first = table.get(index, generation).unwrap();
+        let second = table.get(index, generation).unwrap();
+        assert_eq!((table.in_flight(index, generation), table.in_flight(index, generation + 1)), (2, 0));
+        assert_eq!(table.retire(index, generation), Retired::Deferred);
+        drop(first);
+        assert_eq!(table.in_flight(index, generation), 1);
+        drop(second);
+        assert_eq!((table.in_flight(index, generation), table.last_generation(index)), (0, 1));
+    }
+
+    #[test]
     fn a_full_table_gives_the_value_back() {
         let table = table(2);
         table.insert("a").unwrap();

@@ -1,0 +1,355 @@
+//! What the application calls: activation, and the ways between servants, ids and references (CORBA 3.0.3, section 11.3.8).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use corelane_wire::exception::minor;
+
+use super::error::PoaError;
+use super::map::Why;
+use super::servant_manager::ServantManager;
+use super::{IdAssignment, IdUniqueness, ImplicitActivation, ObjectId, Place, Poa, PoaCore, RequestProcessing};
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::object::ObjectRef;
+use crate::servant::Servant;
+
+/// The mark of ids that were made for a reference and not for a servant; no slot number has it.
+const UNPLACED: u64 = 1 << 63;
+
+impl Poa {
+    /// Makes `servant` answer for a new object.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without SYSTEM_ID and RETAIN; [`PoaError::ServantAlreadyActive`] with UNIQUE_ID;
+    /// OBJECT_NOT_EXIST 4 once the POA is being destroyed; NO_RESOURCES beyond 67 million objects.
+    pub fn activate_object(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
+        self.core.check_policy(self.core.retains() && self.core.assigns_ids())?;
+        self.core.activate_new(servant)
+    }
+
+    /// Makes `servant` answer for a new object, and gives the object's reference: [`activate_object`](Self::activate_object)
+    /// and [`id_to_reference`](Self::id_to_reference) in one step.
+    ///
+    /// # Errors
+    /// Those of both steps.
+    pub fn activate(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
+        self.id_to_reference(&self.activate_object(servant)?)
+    }
+
+    /// Makes `servant` answer for the object `id`. If the object is being deactivated, waits until it is.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also for an object that is deactivated
+    /// only when the calling upcall ends; [`PoaError::ServantAlreadyActive`] with UNIQUE_ID; BAD_PARAM 14 with SYSTEM_ID
+    /// for an id that this POA did not make; OBJECT_NOT_EXIST 4 once the POA is being destroyed.
+    pub fn activate_object_with_id(&self, id: &ObjectId, servant: &Servant) -> Result<(), PoaError> {
+        let core = &self.core;
+        core.check_policy(core.retains())?;
+        core.check_alive_or_running()?;
+        core.check_own_id(&id.0)?;
+        let Some(reservation) = core.reserve(&id.0)? else { return Err(PoaError::ObjectAlreadyActive) };
+        if core.is_active(&id.0) {
+            return Err(PoaError::ObjectAlreadyActive);
+        }
+        core.enter_keyed(&reservation, &id.0, servant)
+    }
+
+    /// Ends the object's activation and returns. Requests that run go on; when the last of them is done, the servant
+    /// activator, if there is one, etherealizes the object, and its servant is let go. Meanwhile new requests wait in a POA
+    /// with a servant manager, go to the default servant if there is one, and are OBJECT_NOT_EXIST 2 otherwise.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`].
+    pub fn deactivate_object(&self, id: &ObjectId) -> Result<(), PoaError> {
+        self.core.check_policy(self.core.retains())?;
+        self.core.check_not_dead()?;
+        self.core.deactivate(&id.0, Why::DEACTIVATED)
+    }
+
+    /// A reference to a new object that is not active; a later [`activate_object_with_id`](Self::activate_object_with_id), the
+    /// default servant or a servant manager gives it a servant.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without SYSTEM_ID.
+    pub fn create_reference(&self, repository_id: &str) -> Result<ObjectRef, PoaError> {
+        self.core.check_policy(self.core.assigns_ids())?;
+        self.core.check_not_dead()?;
+        Ok(self.core.reference(&self.core.new_id(), repository_id)?)
+    }
+
+    /// A reference to the object `id`, active or not.
+    ///
+    /// # Errors
+    /// BAD_PARAM 14 with SYSTEM_ID for an id that this POA did not make.
+    pub fn create_reference_with_id(&self, id: &ObjectId, repository_id: &str) -> Result<ObjectRef, PoaError> {
+        self.core.check_not_dead()?;
+        self.core.check_own_id(&id.0)?;
+        Ok(self.core.reference(&id.0, repository_id)?)
+    }
+
+    /// The object that `servant` stands for. With UNIQUE_ID the one it is active as; with IMPLICIT_ACTIVATION a new one
+    /// otherwise; else the object of the request that it is running in this thread (for a POA with a default servant, only
+    /// that servant's).
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without USE_DEFAULT_SERVANT unless there is RETAIN with UNIQUE_ID or IMPLICIT_ACTIVATION;
+    /// [`PoaError::ServantNotActive`].
+    pub fn servant_to_id(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
+        let core = &self.core;
+        let default = core.policies.request_processing == RequestProcessing::DefaultServant;
+        core.check_policy(default || core.knows_servants())?;
+        core.check_not_dead()?;
+        match core.activation_of(servant)? {
+            Some(id) => Ok(id),
+            // A default servant's own upcalls; those of others count only where no default servant rules.
+            None if core.default_is(servant) || !default => {
+                crate::current::upcall_on(core, servant.identity()).ok_or(PoaError::ServantNotActive)
+            }
+            None => Err(PoaError::ServantNotActive),
+        }
+    }
+
+    /// A reference to the object that `servant` stands for, as for [`servant_to_id`](Self::servant_to_id). Inside an upcall
+    /// on the servant every POA can tell.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without RETAIN with UNIQUE_ID or IMPLICIT_ACTIVATION, outside an upcall on the servant;
+    /// [`PoaError::ServantNotActive`].
+    pub fn servant_to_reference(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
+        let core = &self.core;
+        core.check_not_dead()?;
+        let running = || crate::current::upcall_on(core, servant.identity());
+        let id = if core.knows_servants() {
+            core.activation_of(servant)?.or_else(running).ok_or(PoaError::ServantNotActive)?
+        } else {
+            running().ok_or(PoaError::WrongPolicy)?
+        };
+        Ok(core.reference(id.as_octets(), servant.repository_id())?)
+    }
+
+    /// The servant of the reference's object: the active one, else the default servant.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without RETAIN or USE_DEFAULT_SERVANT; [`PoaError::WrongAdapter`] for a reference that another
+    /// POA made; [`PoaError::ObjectNotActive`].
+    pub fn reference_to_servant(&self, reference: &ObjectRef) -> Result<Servant, PoaError> {
+        let default = self.core.policies.request_processing == RequestProcessing::DefaultServant;
+        self.core.check_policy(self.core.retains() || default)?;
+        let id = self.reference_to_id(reference)?;
+        self.core.servant_of(&id.0)
+    }
+
+    /// The id of the reference's object, which need not be active.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongAdapter`] for a reference that another POA made.
+    pub fn reference_to_id(&self, reference: &ObjectRef) -> Result<ObjectId, PoaError> {
+        let core = &self.core;
+        core.check_not_dead()?;
+        let orb = core.orb()?;
+        let key = reference.binding().local_key(&orb).ok_or(PoaError::WrongAdapter)?;
+        let id = key.strip_prefix(&*core.key_prefix).ok_or(PoaError::WrongAdapter)?;
+        Ok(ObjectId::from(id))
+    }
+
+    /// The servant of the object: the active one, else the default servant.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without RETAIN or USE_DEFAULT_SERVANT; [`PoaError::ObjectNotActive`].
+    pub fn id_to_servant(&self, id: &ObjectId) -> Result<Servant, PoaError> {
+        let default = self.core.policies.request_processing == RequestProcessing::DefaultServant;
+        self.core.check_policy(self.core.retains() || default)?;
+        self.core.check_not_dead()?;
+        self.core.servant_of(&id.0)
+    }
+
+    /// The reference of an active object.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`].
+    pub fn id_to_reference(&self, id: &ObjectId) -> Result<ObjectRef, PoaError> {
+        self.core.check_policy(self.core.retains())?;
+        self.core.check_not_dead()?;
+        let type_id = self.core.look(&id.0, Servant::repository_id).ok_or(PoaError::ObjectNotActive)?;
+        Ok(self.core.reference(&id.0, type_id)?)
+    }
+
+    /// The default servant.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without USE_DEFAULT_SERVANT; [`PoaError::NoServant`] if none is set.
+    pub fn servant(&self) -> Result<Servant, PoaError> {
+        self.core.check_policy(self.core.policies.request_processing == RequestProcessing::DefaultServant)?;
+        self.core.check_not_dead()?;
+        self.core.default_servant.load().clone().ok_or(PoaError::NoServant)
+    }
+
+    /// Sets the servant that answers for all objects that are not active.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without USE_DEFAULT_SERVANT.
+    pub fn set_servant(&self, servant: &Servant) -> Result<(), PoaError> {
+        self.core.check_policy(self.core.policies.request_processing == RequestProcessing::DefaultServant)?;
+        self.core.check_alive()?;
+        self.core.default_servant.store(Arc::new(Some(servant.clone())));
+        Ok(())
+    }
+
+    /// The servant manager, if one is set.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without USE_SERVANT_MANAGER.
+    pub fn servant_manager(&self) -> Result<Option<ServantManager>, PoaError> {
+        self.core.check_policy(self.core.policies.request_processing == RequestProcessing::ServantManager)?;
+        self.core.check_not_dead()?;
+        Ok(self.core.servant_manager.get().cloned())
+    }
+
+    /// Sets the servant manager, once and for all.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`] without USE_SERVANT_MANAGER; BAD_INV_ORDER 6 if one is set; OBJ_ADAPTER 4 for one of the wrong
+    /// kind: RETAIN needs an activator, NON_RETAIN a locator.
+    pub fn set_servant_manager(&self, manager: ServantManager) -> Result<(), PoaError> {
+        let core = &self.core;
+        core.check_policy(core.policies.request_processing == RequestProcessing::ServantManager)?;
+        core.check_alive()?;
+        if core.retains() != matches!(manager, ServantManager::Activator(_)) {
+            let code = minor::obj_adapter::NO_SERVANT_MANAGER;
+            return Err(SystemException::new(Kind::ObjAdapter, code, Completion::No)
+                .because("RETAIN needs a servant activator, NON_RETAIN a servant locator")
+                .into());
+        }
+        core.servant_manager.set(manager).map_err(|_| {
+            let code = minor::bad_inv_order::SERVANT_MANAGER_ALREADY_SET;
+            SystemException::new(Kind::BadInvOrder, code, Completion::No).into()
+        })
+    }
+}
+
+impl PoaCore {
+    fn check_policy(&self, allowed: bool) -> Result<(), PoaError> {
+        if allowed { Ok(()) } else { Err(PoaError::WrongPolicy) }
+    }
+
+    fn assigns_ids(&self) -> bool {
+        self.policies.id_assignment == IdAssignment::System
+    }
+
+    /// RETAIN, and a servant leads to one id or gets one.
+    fn knows_servants(&self) -> bool {
+        self.retains() && (self.is_unique() || self.is_implicit())
+    }
+
+    fn is_implicit(&self) -> bool {
+        self.policies.implicit_activation == ImplicitActivation::Implicit
+    }
+
+    /// A POA that ends still activates what its running requests ask for.
+    fn check_alive_or_running(&self) -> Result<(), SystemException> {
+        if crate::current::runs_in(self) { self.check_not_dead() } else { self.check_alive() }
+    }
+
+    fn activate_new(self: &Arc<Self>, servant: &Servant) -> Result<ObjectId, PoaError> {
+        if self.has_places() {
+            return self.enter_own(servant);
+        }
+        self.check_alive_or_running()?;
+        let id = self.new_id();
+        // Nobody else has the id.
+        let Some(reservation) = self.reserve(&id)? else { return Err(PoaError::ObjectAlreadyActive) };
+        self.enter_keyed(&reservation, &id, servant)?;
+        drop(reservation);
+        Ok(ObjectId::from(&*id))
+    }
+
+    /// A system id that this POA, and for a persistent one all POAs of this path at other times, never made before.
+    fn new_id(&self) -> Vec<u8> {
+        let count = self.ids.fetch_add(1, Ordering::Relaxed);
+        if self.is_persistent() {
+            [self.born.to_be_bytes(), count.to_be_bytes()].concat()
+        } else {
+            (UNPLACED | count).to_be_bytes().to_vec()
+        }
+    }
+
+    /// BAD_PARAM 14 for an id that a POA with SYSTEM_ID cannot have made.
+    fn check_own_id(&self, id: &[u8]) -> Result<(), SystemException> {
+        if !self.assigns_ids() {
+            return Ok(());
+        }
+        let made = self.ids.load(Ordering::Relaxed);
+        let own = if self.is_persistent() {
+            // An earlier run's cannot be told from invented ones, but they are not from the future.
+            id.split_first_chunk::<8>().zip(id.split_last_chunk::<8>()).is_some_and(|((born, _), (_, count))| {
+                let (born, count) = (u64::from_be_bytes(*born), u64::from_be_bytes(*count));
+                id.len() == 16 && (born < self.born || (born == self.born && count < made))
+            })
+        } else {
+            <[u8; Place::OCTETS]>::try_from(id).is_ok_and(|octets| {
+                let place = Place::from_octets(octets);
+                let number = u64::from_be_bytes(octets);
+                if number & UNPLACED != 0 {
+                    number & !UNPLACED < made
+                } else {
+                    (1..=self.objects.last_generation(place.slot)).contains(&place.generation)
+                }
+            })
+        };
+        if own {
+            return Ok(());
+        }
+        Err(SystemException::omg(Kind::BadParam, 14, Completion::No).because("the POA did not make this object id"))
+    }
+
+    /// The id that the servant is active as or, with IMPLICIT_ACTIVATION, becomes active as.
+    fn activation_of(self: &Arc<Self>, servant: &Servant) -> Result<Option<ObjectId>, PoaError> {
+        if !self.retains() {
+            return Ok(None);
+        }
+        let implicit = self.is_implicit();
+        loop {
+            let unique = self.policies.id_uniqueness == IdUniqueness::Unique;
+            if unique && let Some(id) = self.only_place(servant).and_then(|place| self.id_at(place)) {
+                return Ok(Some(id));
+            }
+            if !implicit {
+                return Ok(None);
+            }
+            match self.activate_new(servant) {
+                Ok(id) => return Ok(Some(id)),
+                // Another thread was faster; or the servant is on its way out, and has no id to speak of.
+                Err(PoaError::ServantAlreadyActive)
+                    if self.only_place(servant).is_none_or(|place| self.id_at(place).is_some()) =>
+                {
+                    std::thread::yield_now();
+                }
+                Err(PoaError::ServantAlreadyActive) => return Ok(None),
+                Err(other) => return Err(other),
+            }
+        }
+    }
+
+    fn default_is(&self, servant: &Servant) -> bool {
+        self.default_servant.load().as_ref() == Some(servant)
+    }
+
+    fn servant_of(&self, id: &[u8]) -> Result<Servant, PoaError> {
+        let active = if self.retains() { self.look(id, Servant::clone) } else { None };
+        active.or_else(|| self.default_servant.load().clone()).ok_or(PoaError::ObjectNotActive)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Key, MOST_OBJECTS};
+    use super::*;
+
+    #[test]
+    fn ids_without_a_place_are_never_places() {
+        let place = Place::from_octets(UNPLACED.to_be_bytes());
+        assert!(place.slot >= MOST_OBJECTS);
+        let key = Key::System { stamp: 1, poa: place, object: place }.to_octets();
+        assert!(matches!(Key::parse(&key), Key::System { object, .. } if object == place));
+    }
+}

@@ -1,0 +1,219 @@
+//! What the tests of the POA share: a servant whose operation is a closure, and the three ways of calling it.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use corelane::mapping::Operation;
+use corelane::poa::{
+    IdAssignment, IdUniqueness, ImplicitActivation, Lifespan, Poa, PoaError, PoaPolicies, RequestProcessing,
+    ServantRetention,
+};
+use corelane::{
+    Completion, Dispatch, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
+    SystemExceptionKind as Kind,
+};
+
+pub(crate) const VALUE: &str = "IDL:test/Value:1.0";
+
+/// An interface with one operation.
+pub(crate) trait Value: Send + Sync + 'static {
+    fn value(&self) -> Result<i32, SystemException>;
+}
+
+impl<F: Fn() -> Result<i32, SystemException> + Send + Sync + 'static> Value for F {
+    fn value(&self) -> Result<i32, SystemException> {
+        self()
+    }
+}
+
+struct ValueSkeleton(Arc<dyn Value>);
+
+impl Skeleton for ValueSkeleton {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &[VALUE]
+    }
+
+    fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        match operation {
+            b"value" => {
+                let value = self.0.value()?;
+                call.reply().write_i32(value);
+                Ok(())
+            }
+            _ => Err(SystemException::bad_operation()),
+        }
+    }
+
+    fn cast(&self, slot: &mut dyn Any) {
+        if let Some(slot) = slot.downcast_mut::<Option<Arc<dyn Value>>>() {
+            *slot = Some(Arc::clone(&self.0));
+        }
+    }
+}
+
+/// A servant whose operation is `value`.
+pub(crate) fn servant(value: impl Fn() -> Result<i32, SystemException> + Send + Sync + 'static) -> Servant {
+    Servant::new(ValueSkeleton(Arc::new(value)))
+}
+
+/// A servant that answers a number.
+pub(crate) fn number(number: i32) -> Servant {
+    servant(move || Ok(number))
+}
+
+/// How a call gets to its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From another ORB, over a socket.
+    Remote,
+    /// In the same ORB, marshalled.
+    Marshalled,
+    /// In the same ORB, straight to the servant where that is allowed.
+    Direct,
+}
+
+pub(crate) const WAYS: [Way; 3] = [Way::Remote, Way::Marshalled, Way::Direct];
+
+static OPERATION: Operation = Operation::new("value");
+
+/// Calls `value` without leaving the ORB if the object is in it.
+pub(crate) fn call(object: &ObjectRef) -> Result<i32, SystemException> {
+    if let Some(result) = object.collocated(&OPERATION, |servant: &dyn Value| servant.value()) {
+        return result;
+    }
+    call_marshalled(object)
+}
+
+pub(crate) fn call_marshalled(object: &ObjectRef) -> Result<i32, SystemException> {
+    object.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| decoder.read_i32())
+}
+
+/// A server and a client.
+pub(crate) struct World {
+    pub(crate) server: Orb,
+    pub(crate) client: Orb,
+    pub(crate) root: Poa,
+}
+
+impl World {
+    /// Its root POA is active; calls may take 10 seconds.
+    pub(crate) fn new() -> Self {
+        Self::with_threads(4)
+    }
+
+    pub(crate) fn with_threads(threads: usize) -> Self {
+        let pool = PoolConfig { dispatch: Dispatch::LeaderFollowers { threads }, ..PoolConfig::default() };
+        let build = |builder: corelane::OrbBuilder| builder.call_timeout(Duration::from_secs(10)).build().unwrap();
+        let server = build(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
+        let root = server.root_poa();
+        root.manager().activate().unwrap();
+        World { server, client: build(Orb::builder()), root }
+    }
+
+    /// The reference as the client knows it.
+    pub(crate) fn remote(&self, object: &ObjectRef) -> ObjectRef {
+        self.client.string_to_object(&object.to_string()).unwrap().unwrap()
+    }
+
+    pub(crate) fn call(&self, way: Way, object: &ObjectRef) -> Result<i32, SystemException> {
+        match way {
+            Way::Remote => call_marshalled(&self.remote(object)),
+            Way::Marshalled => call_marshalled(object),
+            Way::Direct => call(object),
+        }
+    }
+
+    /// A child of the root with the root's manager.
+    pub(crate) fn poa(&self, name: &str, policies: PoaPolicies) -> Poa {
+        self.root.create_poa(name, Some(self.root.manager()), policies).unwrap()
+    }
+}
+
+/// What an exception says, without the vendor's part of the minor code.
+pub(crate) fn says(exception: &SystemException) -> (Kind, u32, Completion) {
+    (exception.kind(), exception.minor() & 0xfff, exception.completed())
+}
+
+/// The exception of a call that must fail.
+#[track_caller]
+pub(crate) fn refused<T: Debug>(result: Result<T, SystemException>) -> (Kind, u32, Completion) {
+    says(&result.unwrap_err())
+}
+
+/// The system exception of a POA operation that must fail.
+#[track_caller]
+pub(crate) fn refused_by<T: Debug>(result: Result<T, PoaError>) -> (Kind, u32) {
+    match result.unwrap_err() {
+        PoaError::System(exception) => (exception.kind(), exception.minor() & 0xfff),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) const NO_OBJECT: (Kind, u32, Completion) = (Kind::ObjectNotExist, 2, Completion::No);
+pub(crate) const NO_ADAPTER: (Kind, u32) = (Kind::ObjectNotExist, 4);
+pub(crate) const UPCALL: (Kind, u32) = (Kind::BadInvOrder, 3);
+
+pub(crate) const RETAINING: PoaPolicies =
+    PoaPolicies { implicit_activation: ImplicitActivation::Explicit, ..PoaPolicies::ROOT };
+pub(crate) const USER: PoaPolicies = PoaPolicies { id_assignment: IdAssignment::User, ..RETAINING };
+pub(crate) const PERSISTENT: PoaPolicies = PoaPolicies { lifespan: Lifespan::Persistent, ..USER };
+pub(crate) const DEFAULT: PoaPolicies = PoaPolicies {
+    id_uniqueness: IdUniqueness::Multiple,
+    request_processing: RequestProcessing::DefaultServant,
+    ..USER
+};
+pub(crate) const ACTIVATOR: PoaPolicies = PoaPolicies { request_processing: RequestProcessing::ServantManager, ..USER };
+pub(crate) const LOCATOR: PoaPolicies = PoaPolicies { servant_retention: ServantRetention::NonRetain, ..ACTIVATOR };
+
+/// Waits, at most 10 seconds, until something is so.
+#[track_caller]
+pub(crate) fn eventually(so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(10), "it does not happen");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// A servant that stays in its operation until told to go on.
+#[derive(Clone, Default)]
+pub(crate) struct Slow {
+    entered: Arc<AtomicUsize>,
+    go: Arc<AtomicBool>,
+}
+
+impl Slow {
+    pub(crate) fn servant(&self) -> Servant {
+        let this = self.clone();
+        servant(move || {
+            this.stay();
+            Ok(1)
+        })
+    }
+
+    pub(crate) fn stay(&self) {
+        self.entered.fetch_add(1, Ordering::SeqCst);
+        eventually(|| self.go.load(Ordering::SeqCst));
+    }
+
+    pub(crate) fn wait_entered(&self, times: usize) {
+        eventually(|| self.entered() == times);
+    }
+
+    pub(crate) fn entered(&self) -> usize {
+        self.entered.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.go.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Long enough for something to have happened that must not.
+pub(crate) fn a_while() {
+    std::thread::sleep(Duration::from_millis(30));
+}
