@@ -16,7 +16,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::limits::Limits;
 use crate::model::{Definition, DefinitionId, Identity, Kind, Model, Type};
 use crate::source::Span;
-use crate::symbol::{Symbol, Symbols};
+use crate::symbol::{Symbol, SymbolMap, Symbols};
 use std::collections::HashMap;
 
 /// Resolves a tree.
@@ -62,7 +62,7 @@ struct Scope {
     outer: Option<ScopeId>,
     /// What the scope belongs to; nobody for the file and for operations.
     owner: Option<DefinitionId>,
-    names: HashMap<Symbol, Entry>,
+    names: SymbolMap<Entry>,
 }
 
 /// A name in a scope.
@@ -199,7 +199,7 @@ impl Resolver<'_> {
 
     fn open_scope(&mut self, outer: ScopeId, owner: Option<DefinitionId>) -> ScopeId {
         let id = ScopeId(self.scopes.len());
-        self.scopes.push(Scope { outer: Some(outer), owner, names: HashMap::new() });
+        self.scopes.push(Scope { outer: Some(outer), owner, names: SymbolMap::default() });
         if let Some(owner) = owner {
             self.scope_of.insert(owner, id);
         }

@@ -18,6 +18,29 @@ impl Symbol {
     }
 }
 
+/// A map by symbol. Symbols are small numbers that nobody chooses, so one multiplication is hash enough.
+pub(crate) type SymbolMap<T> = HashMap<Symbol, T, std::hash::BuildHasherDefault<SymbolHasher>>;
+
+/// See [`SymbolMap`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SymbolHasher(u64);
+
+impl std::hash::Hasher for SymbolHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, octets: &[u8]) {
+        for octet in octets {
+            self.write_u32(u32::from(*octet));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
+}
+
 /// The table of interned texts.
 #[derive(Debug)]
 pub struct Symbols {

@@ -10,7 +10,7 @@ use super::token::{Punctuation, Token, TokenKind};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::limits::Limits;
 use crate::source::{FileId, SourceMap, Span};
-use crate::symbol::{Symbol, Symbols};
+use crate::symbol::{Symbol, SymbolMap, Symbols};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub(crate) fn preprocess(environment: Environment<'_>, path: &Path, text: Vec<u8
     let mut preprocessor = Preprocessor {
         environment,
         names,
-        macros: HashMap::new(),
+        macros: SymbolMap::default(),
         known: HashMap::new(),
         guards: HashMap::new(),
         frames: Vec::new(),
@@ -153,7 +153,7 @@ struct Expansion {
 struct Preprocessor<'e> {
     environment: Environment<'e>,
     names: Names,
-    macros: HashMap<Symbol, Macro>,
+    macros: SymbolMap<Macro>,
     /// Files in the source map.
     known: HashMap<PathBuf, FileId>,
     /// Files that need not be read again while a name is defined.

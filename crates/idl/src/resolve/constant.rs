@@ -220,7 +220,7 @@ impl Resolver<'_> {
             return Ok(V::Enumerator(*id));
         }
         let id = self.look_up(name, at.scope, true)?;
-        let (what, place) = (self.described(id), self.model.get(id).span);
+        let place = self.model.get(id).span;
         match &self.model.get(id).kind {
             Kind::Enumerator(of, _) => match target {
                 Target::Enumerator(wanted) if wanted == *of => Ok(V::Enumerator(id)),
@@ -269,7 +269,7 @@ impl Resolver<'_> {
                 self.mismatch(name.span, found, target)
             }
             _ => {
-                let message = format!("{what} is not a constant");
+                let message = format!("{} is not a constant", self.described(id));
                 self.fail(
                     Diagnostic::error(name.span, message)
                         .label("a constant was expected")

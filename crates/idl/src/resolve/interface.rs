@@ -120,8 +120,9 @@ impl Resolver<'_> {
             if let Some(behind) = self.model.resolved_definition(&crate::model::Type::Named(id)) {
                 id = behind;
             }
-            let (what, place) = (self.described(id), self.model.get(id).span);
+            let described = |resolver: &Self| (resolver.described(id), resolver.model.get(id).span);
             let Kind::Interface(base) = &self.model.get(id).kind else {
+                let (what, place) = described(self);
                 let message = format!("{what} is not an interface");
                 self.report(
                     Diagnostic::error(name.span, message)
@@ -132,6 +133,7 @@ impl Resolver<'_> {
             };
             let (base_flavor, defined) = (base.flavor, base.defined);
             if !defined {
+                let (what, place) = described(self);
                 let message = format!("{what} is announced, not defined yet");
                 let diagnostic =
                     Diagnostic::error(name.span, message).label("cannot be a base").related(place, "announced here");
@@ -139,15 +141,17 @@ impl Resolver<'_> {
                 continue;
             }
             if bases.contains(&id) {
-                let message = format!("{what} is named twice as a base");
+                let message = format!("{} is named twice as a base", described(self).0);
                 self.report(Diagnostic::error(name.span, message).help("leave it out here"));
                 continue;
             }
             if flavor == Flavor::Abstract && base_flavor != Flavor::Abstract {
+                let (what, place) = described(self);
                 let message = format!("an abstract interface cannot inherit from {what}, which is not abstract");
                 self.report(Diagnostic::error(name.span, message).related(place, "declared here"));
             }
             if flavor != Flavor::Local && base_flavor == Flavor::Local {
+                let (what, place) = described(self);
                 let message = format!("{what} is local: an interface that inherits from it must be local too");
                 self.report(
                     Diagnostic::error(name.span, message)

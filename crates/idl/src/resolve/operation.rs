@@ -87,8 +87,8 @@ impl Resolver<'_> {
         let mut raised = Vec::new();
         for name in names {
             let Ok(id) = self.look_up(name, at.scope, true) else { continue };
-            let (what, place) = (self.described(id), self.model.get(id).span);
             if !matches!(self.model.get(id).kind, Kind::Exception(_) | Kind::Native) {
+                let (what, place) = (self.described(id), self.model.get(id).span);
                 let message = format!("{what} is not an exception, and cannot be raised");
                 self.report(
                     Diagnostic::error(name.span, message)
@@ -96,7 +96,7 @@ impl Resolver<'_> {
                         .related(place, "declared here"),
                 );
             } else if raised.contains(&id) {
-                let message = format!("{what} is named twice");
+                let message = format!("{} is named twice", self.described(id));
                 self.report(Diagnostic::warning(name.span, message).help("leave it out here"));
             } else {
                 raised.push(id);
@@ -115,8 +115,8 @@ impl Resolver<'_> {
         if !remote {
             return;
         }
-        let owner = self.described(parent);
         if self.is_local(ty) {
+            let owner = self.described(parent);
             let message = format!("a local type cannot be used in {owner}, whose objects may be elsewhere");
             self.report(
                 Diagnostic::error(span, message).label("local").help("write `local interface` if they never are"),
@@ -124,6 +124,7 @@ impl Resolver<'_> {
         }
         if let Some(native) = self.native_in(ty).filter(|native| !self.is_of_the_orb(*native)) {
             let (what, place) = (self.described(native), self.model.get(native).span);
+            let owner = self.described(parent);
             let message = format!("{what} cannot be used in {owner}, whose objects may be elsewhere");
             let diagnostic = Diagnostic::error(span, message).related(place, "declared here");
             self.report(

@@ -1,0 +1,346 @@
+// Made by the IDL compiler of Corelane from root_level.idl. Changes here are lost.
+
+/// Says it again.
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+pub trait Echo: Send + Sync + 'static {
+    fn echo_string(&self, mesg: &str) -> Result<String, corelane::SystemException>;
+
+    /// A servant that runs these operations, to be activated.
+    fn servant(self) -> corelane::Servant
+    where
+        Self: Sized,
+    {
+        Echo::servant_of(std::sync::Arc::new(self))
+    }
+
+    /// The same for an object that others keep too.
+    fn servant_of(this: std::sync::Arc<Self>) -> corelane::Servant
+    where
+        Self: Sized,
+    {
+        corelane::Servant::new(EchoSkeleton(this))
+    }
+}
+
+/// A reference to a [`Echo`].
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EchoRef(corelane::ObjectRef);
+
+impl corelane::Reference for EchoRef {
+    const REPOSITORY_ID: &'static str = "IDL:Echo:1.0";
+
+    fn from_object(object: corelane::ObjectRef) -> Self {
+        Self(object)
+    }
+
+    fn as_object(&self) -> &corelane::ObjectRef {
+        &self.0
+    }
+}
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+impl EchoRef {
+    pub fn echo_string(&self, mesg: &str) -> Result<String, corelane::SystemException> {
+        static OPERATION: corelane::mapping::Operation =
+            corelane::mapping::Operation::new("echo_string");
+        let this = corelane::Reference::as_object(self);
+        let local = |servant: &(dyn Echo + 'static)| servant.echo_string(mesg);
+        if let Some(outcome) = this.collocated(&OPERATION, local) {
+            return outcome;
+        }
+        let mut reply = this.invoke(&OPERATION, &|e| e.write_str(mesg))?;
+        reply.read(|d| d.read_string())
+    }
+}
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+#[doc(hidden)]
+pub struct EchoSkeleton(std::sync::Arc<dyn Echo>);
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+impl EchoSkeleton {
+    #[doc(hidden)]
+    pub fn call(
+        servant: &dyn Echo,
+        operation: usize,
+        call: &mut corelane::mapping::ServerCall<'_>,
+    ) -> Result<(), corelane::SystemException> {
+        match operation {
+            0 => {
+                let d = call.arguments();
+                let mesg = d.read_str()?;
+                let result = servant.echo_string(mesg)?;
+                let e = call.reply();
+                e.write_str(&result)?;
+                Ok(())
+            }
+            _ => Err(corelane::SystemException::bad_operation()),
+        }
+    }
+}
+
+impl corelane::mapping::Skeleton for EchoSkeleton {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:Echo:1.0"]
+    }
+
+    fn dispatch(
+        &self,
+        operation: &[u8],
+        call: &mut corelane::mapping::ServerCall<'_>,
+    ) -> Result<(), corelane::SystemException> {
+        const NAMES: &[&str] = &["echo_string"];
+        const DISPLACEMENTS: &[u16] = &[0];
+        static OPERATIONS: corelane::mapping::OperationTable =
+            corelane::mapping::OperationTable::new(0, DISPLACEMENTS, NAMES);
+        match OPERATIONS.find(operation) {
+            Some(operation) => Self::call(&*self.0, operation, call),
+            None => Err(corelane::SystemException::bad_operation()),
+        }
+    }
+
+    fn cast(&self, slot: &mut dyn std::any::Any) {
+        if let Some(slot) = slot.downcast_mut() {
+            let servant: std::sync::Arc<dyn Echo> = self.0.clone();
+            *slot = Some(servant);
+        }
+    }
+}
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+pub const ANSWER: i32 = 42;
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+pub type Lines = Vec<String>;
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Option_ {
+    pub result: i32,
+}
+
+impl corelane::mapping::Cdr for Option_ {
+    const MIN_SIZE: usize = 4;
+
+    fn encode(
+        &self,
+        e: &mut corelane::mapping::Encoder<'_>,
+    ) -> Result<(), corelane::mapping::CdrError> {
+        e.write_i32(self.result);
+        Ok(())
+    }
+
+    fn decode(d: &mut corelane::mapping::Decoder<'_>) -> Result<Self, corelane::mapping::CdrError> {
+        Ok(Self {
+            result: d.read_i32()?,
+        })
+    }
+}
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Err_ {
+    pub lines_seen: Lines,
+}
+
+impl corelane::mapping::Cdr for Err_ {
+    const MIN_SIZE: usize = 4;
+
+    fn encode(
+        &self,
+        e: &mut corelane::mapping::Encoder<'_>,
+    ) -> Result<(), corelane::mapping::CdrError> {
+        corelane::mapping::Cdr::encode(&self.lines_seen, e)
+    }
+
+    fn decode(d: &mut corelane::mapping::Decoder<'_>) -> Result<Self, corelane::mapping::CdrError> {
+        Ok(Self {
+            lines_seen: corelane::mapping::Cdr::decode(d)?,
+        })
+    }
+}
+
+corelane::user_exception! { Err_ = "IDL:Err:1.0" }
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+pub trait Result_: Echo {
+    fn r#match(&self, r#type: &Option_, self_: &[&str]) -> Result<Lines, result::MatchError>;
+    fn servant_(&self) -> Result<(), corelane::SystemException>;
+
+    /// A servant that runs these operations, to be activated.
+    fn servant(self) -> corelane::Servant
+    where
+        Self: Sized,
+    {
+        Result_::servant_of(std::sync::Arc::new(self))
+    }
+
+    /// The same for an object that others keep too.
+    fn servant_of(this: std::sync::Arc<Self>) -> corelane::Servant
+    where
+        Self: Sized,
+    {
+        corelane::Servant::new(ResultSkeleton(this))
+    }
+}
+
+/// A reference to a [`Result_`].
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ResultRef(EchoRef);
+
+impl corelane::Reference for ResultRef {
+    const REPOSITORY_ID: &'static str = "IDL:Result:1.0";
+
+    fn from_object(object: corelane::ObjectRef) -> Self {
+        Self(corelane::Reference::from_object(object))
+    }
+
+    fn as_object(&self) -> &corelane::ObjectRef {
+        corelane::Reference::as_object(&self.0)
+    }
+}
+
+impl std::ops::Deref for ResultRef {
+    type Target = EchoRef;
+
+    fn deref(&self) -> &EchoRef {
+        &self.0
+    }
+}
+
+impl From<ResultRef> for EchoRef {
+    fn from(derived: ResultRef) -> Self {
+        corelane::Reference::unchecked_narrow(corelane::Reference::as_object(&derived))
+    }
+}
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+impl ResultRef {
+    pub fn r#match(&self, r#type: &Option_, self_: &[&str]) -> Result<Lines, result::MatchError> {
+        static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("match");
+        let this = corelane::Reference::as_object(self);
+        let local = |servant: &(dyn Result_ + 'static)| servant.r#match(r#type, self_);
+        if let Some(outcome) = this.collocated(&OPERATION, local) {
+            return outcome;
+        }
+        let mut reply = this.invoke_raising(&OPERATION, &|e| {
+            corelane::mapping::Cdr::encode(r#type, e)?;
+            e.write_len(self_.len())?;
+            for item in self_ {
+                e.write_str(item)?;
+            }
+            Ok(())
+        })?;
+        if reply.exception().is_some() {
+            return Err(reply.into());
+        }
+        Ok(reply.read(corelane::mapping::Cdr::decode)?)
+    }
+
+    pub fn servant_(&self) -> Result<(), corelane::SystemException> {
+        static OPERATION: corelane::mapping::Operation =
+            corelane::mapping::Operation::new("servant");
+        let this = corelane::Reference::as_object(self);
+        let local = |servant: &(dyn Result_ + 'static)| servant.servant_();
+        if let Some(outcome) = this.collocated(&OPERATION, local) {
+            return outcome;
+        }
+        this.send_oneway(&OPERATION, &|_| Ok(()))
+    }
+}
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+#[doc(hidden)]
+pub struct ResultSkeleton(std::sync::Arc<dyn Result_>);
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+impl ResultSkeleton {
+    #[doc(hidden)]
+    pub fn call(
+        servant: &dyn Result_,
+        operation: usize,
+        call: &mut corelane::mapping::ServerCall<'_>,
+    ) -> Result<(), corelane::SystemException> {
+        match operation {
+            0 => {
+                let d = call.arguments();
+                let r#type: Option_ = corelane::mapping::Cdr::decode(d)?;
+                let len = d.read_len(4)?;
+                let self_ = d.read_slice_with(len, |d| d.read_str())?;
+                let outcome = servant.r#match(&r#type, self_);
+                let result = match outcome {
+                    Ok(outcome) => outcome,
+                    Err(error) => return error.raise(call),
+                };
+                let e = call.reply();
+                corelane::mapping::Cdr::encode(&result, e)?;
+                Ok(())
+            }
+            1 => {
+                servant.servant_()?;
+                Ok(())
+            }
+            _ => Err(corelane::SystemException::bad_operation()),
+        }
+    }
+}
+
+impl corelane::mapping::Skeleton for ResultSkeleton {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:Result:1.0", "IDL:Echo:1.0"]
+    }
+
+    fn dispatch(
+        &self,
+        operation: &[u8],
+        call: &mut corelane::mapping::ServerCall<'_>,
+    ) -> Result<(), corelane::SystemException> {
+        const NAMES: &[&str] = &["match", "servant", "echo_string"];
+        const DISPLACEMENTS: &[u16] = &[2];
+        static OPERATIONS: corelane::mapping::OperationTable =
+            corelane::mapping::OperationTable::new(0, DISPLACEMENTS, NAMES);
+        match OPERATIONS.find(operation) {
+            Some(0) => Self::call(&*self.0, 0, call),
+            Some(1) => Self::call(&*self.0, 1, call),
+            Some(2) => EchoSkeleton::call(&*self.0, 0, call),
+            _ => Err(corelane::SystemException::bad_operation()),
+        }
+    }
+
+    fn cast(&self, slot: &mut dyn std::any::Any) {
+        if let Some(slot) = slot.downcast_mut() {
+            let servant: std::sync::Arc<dyn Result_> = self.0.clone();
+            *slot = Some(servant);
+        } else if let Some(slot) = slot.downcast_mut() {
+            let servant: std::sync::Arc<dyn Echo> = self.0.clone();
+            *slot = Some(servant);
+        }
+    }
+}
+
+/// What belongs to `Result`.
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all)]
+pub mod result {
+    corelane::raises! {
+        /// What the operation may raise.
+        pub enum MatchError {
+            Err_(super::Err_),
+        }
+    }
+}

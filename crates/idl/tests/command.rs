@@ -1,0 +1,83 @@
+//! The command and the build script's builder, with real files.
+
+use corelane_idl::{Builder, command};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// A folder of its own for each test, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(path.join("include")).unwrap();
+        std::fs::write(path.join("include/types.idl"), "typedef sequence<long> Longs;\n").unwrap();
+        let main = "#include <types.idl>\ninterface Sum { long total(in Longs of); LONG more(); };\n";
+        std::fs::write(path.join("sum.idl"), main).unwrap();
+        std::fs::write(path.join("wrong.idl"), "struct S { Unknown a; };\nstruct S { long b; };\n").unwrap();
+        Self(path)
+    }
+
+    fn run(&self, arguments: &[&str]) -> (u8, String) {
+        let place = |argument: &&str| OsString::from(argument.replace('@', &format!("{}/", self.0.display())));
+        let mut out = Vec::new();
+        let status = command::run(arguments.iter().map(place), &mut out);
+        (status, String::from_utf8(out).unwrap())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn exit_status_says_how_it_went() {
+    let folder = Folder::new("exit_status");
+    let good = ["-I", "@include", "-DLONG=long", "--check", "@sum.idl"];
+    assert_eq!(folder.run(&good), (command::ACCEPTED, String::new()));
+    let (status, shown) =
+        folder.run(&["--check", "-I@include", "-D", "LONG=long", "@sum.idl", "@wrong.idl", "@absent.idl"]);
+    assert_eq!(status, command::REFUSED);
+    assert!(shown.contains("`Unknown` is not declared") && shown.contains("declared twice"), "{shown}");
+    assert!(shown.contains("wrong.idl` is refused: 2 errors") && shown.contains("cannot read"), "{shown}");
+    assert_eq!(folder.run(&[]).0, command::WRONG_USAGE);
+    assert_eq!(folder.run(&["--chekc", "@sum.idl"]).0, command::WRONG_USAGE);
+    assert_eq!(folder.run(&["-I"]).0, command::WRONG_USAGE);
+    assert_eq!(folder.run(&["--help"]), (command::ACCEPTED, command::USAGE.to_owned()));
+}
+
+#[test]
+fn output_and_dependencies_are_written() {
+    let folder = Folder::new("output");
+    let arguments = ["-I", "@include", "-D", "LONG=long", "-o", "@out", "--depfile", "@sum.d", "@sum.idl"];
+    assert_eq!(folder.run(&arguments), (command::ACCEPTED, String::new()));
+    let rust = std::fs::read_to_string(folder.0.join("out/sum.rs")).unwrap();
+    assert!(rust.contains("pub type Longs = Vec<i32>;") && rust.contains("pub trait Sum"), "{rust}");
+    let dependencies = std::fs::read_to_string(folder.0.join("sum.d")).unwrap();
+    assert!(dependencies.contains("sum.idl") && dependencies.contains("include/types.idl"), "{dependencies}");
+}
+
+#[test]
+fn messages_can_be_json() {
+    let folder = Folder::new("json");
+    let (status, shown) = folder.run(&["--message-format=json", "--check", "@wrong.idl"]);
+    assert_eq!((status, shown.lines().count()), (command::REFUSED, 2));
+    assert!(shown.lines().all(|line| line.starts_with("{\"severity\":\"error\"") && line.ends_with('}')), "{shown}");
+}
+
+#[test]
+fn the_builder_leaves_alone_what_would_not_change() {
+    let folder = Folder::new("builder");
+    let builder = Builder::new().include(folder.0.join("include")).define("LONG", "long").output(&folder.0);
+    let written = builder.try_compile(&folder.0.join("sum.idl")).unwrap();
+    assert_eq!(written, folder.0.join("sum.rs"));
+    let before = std::fs::metadata(&written).unwrap().modified().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    builder.try_compile(&folder.0.join("sum.idl")).unwrap();
+    assert_eq!(std::fs::metadata(&written).unwrap().modified().unwrap(), before);
+    let refused = builder.try_compile(&folder.0.join("wrong.idl")).unwrap_err();
+    assert!(refused.contains("wrong.idl:1:12"), "{refused}");
+}
