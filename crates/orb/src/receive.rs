@@ -69,6 +69,13 @@ impl ReceiveBuffer {
         }
     }
 
+    /// Puts octets behind those that are there.
+    pub(crate) fn append(&mut self, octets: &[u8]) {
+        let have = self.end - self.start;
+        self.room(have + octets.len())[..octets.len()].copy_from_slice(octets);
+        self.filled(octets.len());
+    }
+
     /// Moves everything after the first `count` unread octets to a buffer of its own.
     #[cold]
     pub(crate) fn split_after(&mut self, count: usize, mut rest: ReceiveBuffer) -> ReceiveBuffer {

@@ -132,36 +132,29 @@ impl ClientConnection {
         fragments: Option<Vec<u8>>,
     ) -> Result<(), (Written, Broken)> {
         let wait = self.wait(due).map_err(|broken| (Written::Nothing, broken))?;
-        let mut slices = [IoSlice::new(&[]); 2 * corelane_wire::cdr::MAX_SEGMENTS + 1];
-        let mut count = 0;
-        let mut total = 0;
-        match &fragments {
-            Some(fragments) => {
-                slices[0] = IoSlice::new(fragments);
-                (count, total) = (1, fragments.len());
-            }
-            None => {
-                for (slot, slice) in slices.iter_mut().zip(message.slices()) {
-                    *slot = IoSlice::new(slice);
-                    count += 1;
-                    total += slice.len();
-                }
-            }
+        match (&fragments, message.contiguous()) {
+            (Some(fragments), _) => self.send_all(&mut [IoSlice::new(fragments)], wait),
+            (None, Some(whole)) => self.send_all(&mut [IoSlice::new(whole)], wait),
+            (None, None) => self.send_all(&mut message_slices(message), wait),
         }
-        let mut sent = 0;
-        let mut left = &mut slices[..count];
+    }
+
+    #[inline]
+    fn send_all(&mut self, slices: &mut [IoSlice<'_>], wait: Wait) -> Result<(), (Written, Broken)> {
+        let mut left = slices;
+        let mut written = Written::Nothing;
         loop {
             match self.stream.send_vectored(left, wait) {
-                Ok(more) => {
-                    sent += more;
-                    if sent == total {
+                Ok(sent) => {
+                    IoSlice::advance_slices(&mut left, sent);
+                    if left.is_empty() {
                         return Ok(());
                     }
-                    IoSlice::advance_slices(&mut left, more);
+                    written = Written::Part;
                 }
                 Err(error) => {
                     self.broken = true;
-                    return Err((if sent == 0 { Written::Nothing } else { Written::Part }, error.into()));
+                    return Err((written, error.into()));
                 }
             }
         }
@@ -239,14 +232,13 @@ impl ClientConnection {
     #[cold]
     pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
         self.abandoned += 1;
-        let mut slices = message_slices(cancel);
+        let slices = message_slices(cancel);
         // A hint only: if it does not fit, it is not worth waiting for, but half of it would break the stream.
         match self.stream.send_vectored(&slices, Wait::Now) {
             Ok(sent) if sent == slices.iter().map(|slice| slice.len()).sum::<usize>() => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => self.broken = true,
         }
-        slices.clear();
         self.broken |= self.abandoned > ABANDONED;
     }
 

@@ -144,7 +144,15 @@ impl Connection {
         if !writing.queue.is_empty() {
             return self.enqueue(&mut writing, message, 0);
         }
-        let mut slices = [IoSlice::new(&[]); 16];
+        if let [whole] = message {
+            return match self.stream.send_vectored(&[IoSlice::new(whole)], wait) {
+                Ok(sent) if sent == whole.len() => Sent::All,
+                Ok(sent) => self.send_rest(&mut writing, message, sent, wait),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.enqueue(&mut writing, message, 0),
+                Err(_) => Sent::Lost(Loss::Gone),
+            };
+        }
+        let mut slices = [IoSlice::new(&[]); 17];
         let mut count = 0;
         let mut total = 0;
         for (slot, slice) in slices.iter_mut().zip(message) {

@@ -19,16 +19,17 @@ pub(crate) fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connectio
             Read::Message { message, more } => {
                 drop(turn);
                 let Some(held) = lane.hold(connection) else { return };
-                if more {
+                let moves = more && worker.wants_reply(&message);
+                if moves {
                     lane.share(core, connection);
                 }
-                let wait = if more { Wait::Now } else { Wait::Block };
+                let wait = if moves { Wait::Now } else { Wait::Block };
                 let goes_on = worker.serve(core, connection, message, wait);
                 drop(held);
                 if !goes_on {
                     return lane.ended(core, connection.place);
                 }
-                if more {
+                if moves {
                     return;
                 }
             }

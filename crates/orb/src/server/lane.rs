@@ -48,6 +48,8 @@ pub(crate) struct Lane {
     connections: SlotTable<Arc<Connection>>,
     ready: Mutex<VecDeque<Work>>,
     ready_count: AtomicUsize,
+    /// A thread has been woken for the ready list and has not looked yet: waking another would only cost.
+    waking: AtomicBool,
     /// Half-sync/half-async only.
     pub(crate) queue: Option<Queue>,
     lingering: Lingering,
@@ -98,6 +100,7 @@ impl Lane {
                 listeners,
                 ready: Mutex::new("ready list", Scope::Lane, VecDeque::new()),
                 ready_count: AtomicUsize::new(0),
+                waking: AtomicBool::new(false),
                 queue,
                 lingering: Lingering::new(),
                 dedicated: Mutex::new("threads of connections", Scope::Lane, Vec::new()),
@@ -162,8 +165,10 @@ impl Lane {
         }
         let event = events[0];
         match event.token() {
+            // The descriptor is edge-triggered: what it counts is never read. Sequentially consistent, as in `push`: whoever found
+            // the flag still set has listed its work before this thread looks.
             WAKE => {
-                self.wake.drain();
+                self.waking.swap(false, Ordering::SeqCst);
             }
             token if token & LISTENER != 0 => self.accept(core, token),
             token => {
@@ -212,7 +217,7 @@ impl Lane {
         let work = ready.pop_front();
         self.ready_count.store(ready.len(), Ordering::Release);
         if !ready.is_empty() {
-            self.wake.notify();
+            self.wake_one();
         }
         work
     }
@@ -224,8 +229,15 @@ impl Lane {
         ready.push_back(work);
         self.ready_count.store(ready.len(), Ordering::Release);
         drop(ready);
-        counters::count_handoff();
-        self.wake.notify();
+        self.wake_one();
+    }
+
+    /// Wakes an idle thread for the ready list, unless one is on its way.
+    fn wake_one(&self) {
+        if !self.waking.swap(true, Ordering::SeqCst) {
+            counters::count_handoff();
+            self.wake.notify();
+        }
     }
 
     /// Reads one message of a connection and serves it. Reading ends before the upcall, so another thread may read the next.

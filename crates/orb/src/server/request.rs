@@ -138,6 +138,14 @@ fn object_key<'m>(target: &giop::Target<'m>) -> Option<&'m [u8]> {
     }
 }
 
+/// Whether a message is a request whose client waits for the reply.
+#[cold]
+pub(crate) fn wants_reply(header: &Header, octets: &[u8]) -> bool {
+    let limits = corelane_wire::Limits::DEFAULT;
+    header.kind == MessageKind::Request
+        && Request::parse(octets, header, &limits).is_ok_and(|request| request.response.any())
+}
+
 /// Answers a request that there is no room for.
 #[cold]
 pub(crate) fn turn_away(core: &Core, connection: &Connection, header: &Header, octets: &[u8], memory: &mut Memory) {
@@ -279,9 +287,6 @@ fn note_contexts(connection: &Connection, request: &Request<'_>) -> Result<(), F
     Ok(())
 }
 
-/// Parts of a message at most.
-const PARTS: usize = 2 * corelane_wire::cdr::MAX_SEGMENTS + 1;
-
 /// Sends a finished reply; in fragments if the ORB is set up so.
 #[inline]
 fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_id: u32, wait: Wait) {
@@ -290,15 +295,13 @@ fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_i
         return;
     }
     let fragments = core.config().fragment_size.and_then(|size| crate::fragment::cut(reply, request_id, size));
-    let mut parts = [&[][..]; PARTS];
-    let mut count = 0;
-    for (part, slice) in parts.iter_mut().zip(reply.slices()) {
-        *part = slice;
-        count += 1;
-    }
-    let sent = match &fragments {
-        Some(fragments) => connection.send(&[fragments], wait),
-        None => connection.send(&parts[..count], wait),
+    let sent = match (&fragments, reply.contiguous()) {
+        (Some(fragments), _) => connection.send(&[fragments], wait),
+        (None, Some(whole)) => connection.send(&[whole], wait),
+        (None, None) => {
+            let parts: Vec<&[u8]> = reply.slices().collect();
+            connection.send(&parts, wait)
+        }
     };
     match sent {
         Sent::All | Sent::Queued => {}

@@ -15,6 +15,8 @@ use crate::receive::ReceiveBuffer;
 
 /// Spare receive buffers that a thread keeps.
 const SPARES: usize = 4;
+/// A message up to this size is copied rather than what follows it.
+const SMALL: usize = 8 * 1024;
 /// A buffer larger than this is given back to the system after its message.
 const KEPT: usize = 1 << 20;
 
@@ -76,11 +78,12 @@ impl Worker {
             let wanted = match reading.framer.next(buffer.unread(), limits) {
                 Ok(Step::Message { header, len: length }) => {
                     connection.note_arrived();
-                    let surplus = buffer.unread().len() > length;
-                    let more = surplus || !drained;
-                    if own && !surplus {
-                        return Read::Message { message: Message::Here(header, length), more };
+                    let surplus = buffer.unread().get(length..).unwrap_or_default();
+                    if surplus.is_empty() && own {
+                        return Read::Message { message: Message::Here(header, length), more: !drained };
                     }
+                    let more = !drained || holds_message(surplus);
+                    let surplus = !surplus.is_empty();
                     return Read::Message { message: self.part(reading, header, length, surplus), more };
                 }
                 Ok(Step::NeedMore(wanted)) => wanted,
@@ -126,20 +129,31 @@ impl Worker {
         }
     }
 
-    /// The message leaves with the buffer it is in; what follows it gets a buffer of its own.
+    /// Parts a message from what follows it in its buffer. A small message is copied to the thread's own buffer, and the rest
+    /// stays with the connection; a large one leaves with the buffer, and the rest is copied.
     #[cold]
     fn part(&mut self, reading: &mut Reading, header: Header, length: usize, surplus: bool) -> Message {
         let spare = self.spare();
-        match reading.partial.take() {
-            Some(mut partial) => {
-                reading.partial = surplus.then(|| partial.split_after(length, spare));
-                Message::Buffered(header, length, partial)
+        let mut whole = match reading.partial.take() {
+            Some(partial) => {
+                self.give_back(spare);
+                partial
             }
-            None => {
-                reading.partial = Some(self.buffer.split_after(length, spare));
-                Message::Here(header, length)
-            }
+            None => std::mem::replace(&mut self.buffer, spare),
+        };
+        if !surplus {
+            return Message::Buffered(header, length, whole);
         }
+        if length <= SMALL {
+            self.buffer.clear();
+            self.buffer.append(&whole.unread()[..length]);
+            whole.consume(length);
+            reading.partial = Some(whole);
+            return Message::Here(header, length);
+        }
+        let spare = self.spare();
+        reading.partial = Some(whole.split_after(length, spare));
+        Message::Buffered(header, length, whole)
     }
 
     /// Nothing whole is there: what has arrived stays with the connection, which owns a buffer only now.
@@ -175,6 +189,17 @@ impl Worker {
             buffer.clear();
             self.spares.push(buffer);
         }
+    }
+
+    /// Whether the message is a request whose client waits for the reply: with another one behind it, several are outstanding.
+    #[cold]
+    pub(crate) fn wants_reply(&self, message: &Message) -> bool {
+        let (header, octets) = match message {
+            Message::Here(header, length) => (header, &self.buffer.unread()[..*length]),
+            Message::Buffered(header, length, buffer) => (header, &buffer.unread()[..*length]),
+            Message::Assembled(header, octets, _) => (header, octets.as_slice()),
+        };
+        request::wants_reply(header, octets)
     }
 
     /// A message that can leave the thread that read it.
@@ -237,4 +262,10 @@ impl Worker {
             }
         }
     }
+}
+
+/// Whether a whole message (or something that is none at all) is at the front of `octets`.
+fn holds_message(octets: &[u8]) -> bool {
+    let header = octets.first_chunk().map(Header::parse);
+    header.is_some_and(|header| header.map_or(true, |header| header.total() <= octets.len()))
 }
