@@ -67,8 +67,10 @@ const PUBLIC: &[&str] =
     &["ObjectRef", "Octets", "Reference", "Servant", "SystemException", "UserException", "LongDouble"];
 
 /// Lints that names and shapes made by people who did not think of Rust may break.
-const ALLOWED: [&str; 2] =
-    ["#[allow(dead_code, missing_docs, unreachable_pub)]", "#[allow(unused_qualifications, clippy::all)]"];
+const ALLOWED: [&str; 2] = [
+    "#[allow(dead_code, missing_docs, unreachable_pub)]",
+    "#[allow(unused_qualifications, clippy::all, clippy::pedantic)]",
+];
 
 impl<'c> Generator<'c> {
     fn model(&self) -> &'c Model {

@@ -96,7 +96,7 @@ pub struct EventCounts {
     pub panics: u64,
 }
 
-type Callback = Box<dyn Fn(&Event) + Send + Sync>;
+pub(crate) type Callback = Box<dyn Fn(&Event) + Send + Sync>;
 
 /// The counters and the callback of an ORB.
 #[derive(Default)]

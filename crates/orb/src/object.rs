@@ -15,7 +15,7 @@ use crate::orb::Core;
 use crate::policy::{CallPolicies, SyncScope, Timeout};
 
 /// The repository id that every object has.
-pub const OBJECT_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
+pub(crate) const OBJECT_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
 
 /// A reference to an object: where it is, and how to call it. Clones are cheap and share connections.
 ///

@@ -42,7 +42,6 @@ impl Orb {
     }
 
     /// An ORB to be set up.
-    #[must_use]
     pub fn builder() -> OrbBuilder {
         OrbBuilder::new()
     }

@@ -3,7 +3,7 @@
 /// Everything that IDL
 /// can say about data.
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 pub mod every_type {
     use corelane::mapping::{
         Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,

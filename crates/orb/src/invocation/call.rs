@@ -190,10 +190,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 Output::Send => match self.attempt() {
                     Attempt::Reply(reply) => return Ok(Some(reply)),
                     Attempt::NoReplyWanted => return Ok(None),
-                    other => match self.trouble(other) {
-                        Ok(input) => input,
-                        Err(exception) => return Err(exception),
-                    },
+                    other => self.trouble(other)?,
                 },
                 Output::ConnectOriginal => self.back_to_the_original(),
                 Output::Follow => self.follow(),

@@ -9,13 +9,13 @@ use corelane_wire::exception::{Completion, SystemExceptionKind as Kind};
 use crate::exception::{Phase, SystemException};
 
 /// How many LOCATION_FORWARDs one invocation follows.
-pub const FORWARDS: u8 = 10;
+pub(crate) const FORWARDS: u8 = 10;
 /// How many times one invocation goes back to connecting after it had a connection.
-pub const RETRIES: u8 = 4;
+pub(crate) const RETRIES: u8 = 4;
 
 /// What happened to the attempt under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub(crate) enum Input {
     /// A connection is at hand (from the pool or new).
     Connected,
     /// No connection could be made to the profile's endpoints.
@@ -49,7 +49,7 @@ pub enum Input {
 
 /// How much of a request the transport took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub(crate) enum Written {
     /// Not one octet.
     Nothing,
     /// Some octets, not all: the server cannot have run it.
@@ -60,7 +60,7 @@ pub enum Written {
 
 /// What the driver does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub(crate) enum Output {
     /// Get a connection to profile `profile` of the current target.
     Connect {
         /// Index into the current target's usable profiles.
@@ -80,7 +80,7 @@ pub enum Output {
 
 /// One invocation's state: a few octets, no clock, no sockets.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub(crate) struct Machine {
     profiles: usize,
     profile: usize,
     original_profiles: usize,
@@ -97,7 +97,7 @@ impl Machine {
     /// invocation was forwarded to, and `original_profiles` how many the original has. `retry_transient`: how many TRANSIENT
     /// replies are retried, by policy (0 unless asked for).
     #[must_use]
-    pub fn new(profiles: usize, forwarded: bool, original_profiles: usize, retry_transient: u8) -> Self {
+    pub(crate) fn new(profiles: usize, forwarded: bool, original_profiles: usize, retry_transient: u8) -> Self {
         Machine {
             profiles,
             profile: 0,
@@ -113,14 +113,14 @@ impl Machine {
 
     /// The first step.
     #[must_use]
-    pub fn start(&self) -> Output {
+    pub(crate) fn start(&self) -> Output {
         if self.profiles == 0 { Output::Fail(no_usable_profile()) } else { Output::Connect { profile: 0 } }
     }
 
     /// Takes what happened, says what to do.
     #[must_use]
     #[inline]
-    pub fn step(&mut self, input: Input) -> Output {
+    pub(crate) fn step(&mut self, input: Input) -> Output {
         match input {
             Input::Connected => Output::Send,
             Input::Answered => Output::Deliver,

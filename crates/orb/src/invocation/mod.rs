@@ -1,7 +1,7 @@
 //! Calls from the client's side: what to try (the pure [`machine`]), how (the blocking driver in `call`), and the reply.
 
 pub(crate) mod call;
-pub mod machine;
+pub(crate) mod machine;
 mod operation;
 mod reply;
 pub(crate) mod target;

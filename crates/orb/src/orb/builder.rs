@@ -11,7 +11,7 @@ use corelane_wire::{Limits, Version};
 
 use super::Orb;
 use super::core::{Config, Core};
-use crate::event::{Event, Events};
+use crate::event::{Callback, Event, Events};
 use crate::poa::Poa;
 use crate::policy::{CallPolicies, Timeout};
 use crate::server::config::PoolConfig;
@@ -41,7 +41,7 @@ pub struct OrbBuilder {
     closing_time: Duration,
     version: Version,
     fragment_size: Option<usize>,
-    on_event: Option<Box<dyn Fn(&Event) + Send + Sync>>,
+    on_event: Option<Callback>,
 }
 
 /// Why an ORB could not be made.
