@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use corelane::{SystemException, SystemExceptionKind};
-use corelane_sys::clock::{Monotonic, now};
+use corelane_sys::clock::now;
 use corelane_sys::mpsc::Mailbox;
 use corelane_sys::thread::Builder;
 
@@ -46,21 +46,22 @@ pub(crate) fn run(
     };
     // A full mailbox loses samples, and only a reporter that is stuck for minutes makes it full.
     let send = |sample| drop(samples.send(sample));
-    call_steadily(client, now() + length, call, &send);
+    call_steadily(client, length, call, &send);
     send(Sample::End);
     reporter.join().map_err(|_| "the reporter panicked")?
 }
 
 fn call_steadily(
     client: &Client,
-    end: Monotonic,
+    length: Duration,
     call: &mut dyn FnMut(u32) -> Result<(), SystemException>,
     send: &dyn Fn(Sample),
 ) {
     let period = Duration::from_secs(1) / client.rate;
-    let mut due = now() + period;
+    let start = now();
+    let mut due = start + period;
     for count in 0.. {
-        if due > end {
+        if due > start + length {
             return;
         }
         sleep(due.remaining());

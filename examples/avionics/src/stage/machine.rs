@@ -16,6 +16,8 @@ pub(super) struct Machine {
 #[derive(Clone, Copy)]
 struct Ticks {
     idle: u64,
+    /// What the host of a virtual machine gave to others.
+    stolen: u64,
     all: u64,
 }
 
@@ -45,10 +47,13 @@ impl Machine {
         self.guarantees.iter().any(|guarantee| guarantee.name == "scheduling-class" && guarantee.holds == Holds::Yes)
     }
 
-    /// The part of all cores' time, in percent, that was idle since [`begin`](Self::begin); everything on the machine counts.
-    pub(super) fn idle(&self) -> Option<u64> {
+    /// The parts of all cores' time, in percent, that were idle and that the host of a virtual machine gave to others, since
+    /// [`begin`](Self::begin); everything on the machine counts.
+    pub(super) fn idle_and_stolen(&self) -> Option<(f64, f64)> {
         let (before, after) = (self.at_start?, ticks()?);
-        (after.idle.saturating_sub(before.idle) * 100).checked_div(after.all.saturating_sub(before.all))
+        let all = after.all.saturating_sub(before.all);
+        let part = |before, after: u64| after.saturating_sub(before) as f64 * 100.0 / all as f64;
+        (all > 0).then(|| (part(before.idle, after.idle), part(before.stolen, after.stolen)))
     }
 }
 
@@ -56,7 +61,7 @@ fn ticks() -> Option<Ticks> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let numbers: Vec<u64> =
         stat.lines().next()?.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect();
-    // user, nice, system, idle, waiting for a disk, ...; what a guest used is in the first two already.
+    // user, nice, system, idle, waiting for a disk, interrupts (2), stolen; what guests used is in the first two already.
     let idle = numbers.get(3)? + numbers.get(4)?;
-    Some(Ticks { idle, all: numbers.iter().take(8).sum() })
+    Some(Ticks { idle, stolen: *numbers.get(7)?, all: numbers.iter().take(8).sum() })
 }

@@ -112,8 +112,7 @@ pub(crate) fn run(show: &Show) -> Result<bool> {
         }
         Err(reason) => println!("omniORB   left out: {reason}"),
     }
-    println!();
-
+    print_clients(&records);
     machine.begin();
     watch(show.seconds, &heard, &mut processes, &mut records)?;
     for process in processes.iter_mut().chain([&mut server]) {
@@ -135,8 +134,10 @@ fn watch(seconds: u32, heard: &Mailbox<Heard>, processes: &mut [Process], record
         if let Some(heard) = heard.receive_until(Some(now() + Duration::from_millis(100)))? {
             note(heard, records);
         }
-        let passed = started.elapsed().as_secs().min(seconds.into());
-        table.show(&format!("{passed} s of {seconds}"), records)?;
+        let passed = started.elapsed().as_secs();
+        if passed < seconds.into() {
+            table.show(&format!("{passed} s of {seconds}"), records)?;
+        }
         let mut running = false;
         for process in processes.iter_mut() {
             running |= process.ended()?.is_none();
@@ -173,6 +174,15 @@ fn print_machine(machine: &Machine) {
     println!("{}", standing(machine));
 }
 
+fn print_clients(records: &[Record]) {
+    for (at, record) in records.iter().enumerate() {
+        let within = record.deadline.map_or(String::new(), |deadline| format!(", within {}", record::whole(deadline)));
+        let word = if at == 0 { "clients" } else { "" };
+        println!("{word:9} {:9} {}, {} Hz{within}", record.name, record.task, record.due);
+    }
+    println!();
+}
+
 /// How the demo runs, given what the machine permits.
 fn standing(machine: &Machine) -> &'static str {
     if machine.is_real_time() {
@@ -201,10 +211,12 @@ fn sum_up(
         show.seconds
     );
     print!("{}", table::lines(records, Record::mean_rate));
-    let idle = machine.idle().map_or("unknown".into(), |idle| format!("{idle} %"));
-    println!(
-        "\ntotal     {calls} calls, {misses} deadlines missed, {failures} calls failed; the cores were idle {idle} of the time"
-    );
+    println!("\ntotal     {calls} calls, {misses} deadlines missed, {failures} calls failed");
+    if let Some((idle, stolen)) = machine.idle_and_stolen() {
+        println!(
+            "cores     {idle:.0} % idle, all that runs here counted; {stolen:.1} % taken by the host of the virtual machine"
+        );
+    }
     if let Some(reason) = &left_out {
         println!("omniORB   left out: {reason}");
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use corelane_sys::guarantees::Holds;
 
 use super::machine::Machine;
-use super::record::{BOUNDS, Record, short, short_or_dash};
+use super::record::{BOUNDS, Record, short_or_dash, whole};
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5d6878; --line: #d9dee6; --page: #fff; --bar: #2f6fb2; --late: #c2452d }
@@ -60,7 +60,7 @@ fn summary(records: &[Record]) -> String {
             short_or_dash(record.percentile(0.5)),
             short_or_dash(record.percentile(0.99)),
             short_or_dash(record.percentile(1.0)),
-            short_or_dash(record.deadline),
+            record.deadline.map_or("-".into(), whole),
         );
         let misses = record.deadline.map_or("-".into(), |_| record.misses.to_string());
         rows += &format!("<td{}>{misses}", if record.deadline.is_some() { alarm(record.misses) } else { "" });
@@ -73,7 +73,7 @@ fn summary(records: &[Record]) -> String {
 }
 
 fn section(record: &Record) -> String {
-    let deadline = record.deadline.map_or("no deadline".into(), |deadline| format!("deadline {}", short(deadline)));
+    let deadline = record.deadline.map_or("no deadline".into(), |deadline| format!("deadline {}", whole(deadline)));
     let mut text = format!("<h2>{}</h2>\n<p>{}, {deadline}", escape(&record.name), escape(&record.task));
     if record.failures > 0 {
         let _ = write!(text, "; <span class=\"bad\">{} failed: {}</span>", record.failures, escape(&record.trouble));
@@ -104,8 +104,8 @@ fn histogram(record: &Record) -> String {
             rule = format!("<line class=\"rule\" x1=\"0\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\"/>\n", LEFT + WIDTH + 120);
         }
         let label = match BOUNDS.get(bucket) {
-            Some(bound) => format!("{} to {}", short(above), short(*bound)),
-            None => format!("above {}", short(above)),
+            Some(bound) => format!("{} to {}", whole(above), whole(*bound)),
+            None => format!("above {}", whole(above)),
         };
         let (text, class) = (y + 14, if late { "late" } else { "bar" });
         let width = (count * WIDTH).div_ceil(most);

@@ -100,7 +100,15 @@ pub(super) fn short(time: Duration) -> String {
     }
 }
 
-/// The same for what may not be there.
+/// A bound or deadline: `20 us`, `5 ms`.
+pub(super) fn whole(time: Duration) -> String {
+    match time.as_micros() {
+        microseconds @ ..1_000 => format!("{microseconds} us"),
+        microseconds => format!("{} ms", microseconds / 1_000),
+    }
+}
+
+/// A latency that may not be there.
 pub(super) fn short_or_dash(time: Option<Duration>) -> String {
     time.map_or("-".into(), short)
 }

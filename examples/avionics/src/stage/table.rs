@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use super::record::{Record, short_or_dash};
+use super::record::{Record, short_or_dash, whole};
 
 /// How often the table is redrawn on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
@@ -36,7 +36,7 @@ impl Table {
             return Ok(());
         }
         self.next += self.interval();
-        let text = format!("{headline}\n{}", lines(records, |record| record.rate));
+        let text = format!("{headline}\n{}\n", lines(records, |record| record.rate));
         let mut out = io::stdout().lock();
         if self.in_place && self.drawn > 0 {
             // Up over the old table, and clear from there.
@@ -58,29 +58,43 @@ impl Table {
     }
 }
 
-/// The table, a line for each client.
+/// The table, a line for each client, narrow enough for any terminal.
 pub(super) fn lines(records: &[Record], rate: impl Fn(&Record) -> f64) -> String {
-    let mut text = format!(
-        "{:9} {:18} {:8} {:>11} {:>6} {:>8} {:>8} {:>8} {:>9} {:>6} {:>6}\n",
-        "client", "calls", "class", "rate/due", "calls", "p50", "p99", "max", "deadline", "missed", "failed"
-    );
+    let mut text = row(["client", "class", "Hz/due", "calls", "p50", "p99", "max", "deadline", "missed", "failed"]);
     for record in records {
         let class = if record.scheduling.is_empty() { "-" } else { &record.scheduling };
-        let (p50, p99, most) = (record.percentile(0.5), record.percentile(0.99), record.percentile(1.0));
-        text += &format!(
-            "{:9} {:18} {:8} {:>11} {:>6} {:>8} {:>8} {:>8} {:>9} {:>6} {:>6}\n",
-            record.name,
-            record.task,
+        text += &row([
+            &record.name,
             class,
-            format!("{:.1}/{} Hz", rate(record), record.due),
-            record.calls(),
-            short_or_dash(p50),
-            short_or_dash(p99),
-            short_or_dash(most),
-            short_or_dash(record.deadline),
-            record.deadline.map_or("-".into(), |_| record.misses.to_string()),
-            record.failures,
-        );
+            &format!("{:.1}/{}", rate(record), record.due),
+            &record.calls().to_string(),
+            &short_or_dash(record.percentile(0.5)),
+            &short_or_dash(record.percentile(0.99)),
+            &short_or_dash(record.percentile(1.0)),
+            &record.deadline.map_or("-".into(), whole),
+            &record.deadline.map_or("-".into(), |_| record.misses.to_string()),
+            &record.failures.to_string(),
+        ]);
     }
     text
+}
+
+fn row(cells: [&str; 10]) -> String {
+    let [client, class, rate, calls, p50, p99, most, deadline, missed, failed] = cells;
+    format!(
+        "{client:9} {class:7} {rate:>7} {calls:>5} {p50:>7} {p99:>7} {most:>7} {deadline:>8} {missed:>6} {failed:>6}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_fits_a_terminal_of_80_columns() {
+        let record = Record::new("inertial", "navigate", 20, Some(Duration::from_millis(5)));
+        let text = lines(&[record], |record| record.rate);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.lines().all(|line| line.len() < 80), "{text}");
+    }
 }
