@@ -44,18 +44,18 @@ pub(crate) fn run(
             report(&name, &scheduling, &samples, &recorder)
         })?
     };
-    // A full mailbox loses samples, and only a reporter that is stuck for minutes makes it full.
-    let send = |sample| drop(samples.send(sample));
-    call_steadily(client, length, call, &send);
-    send(Sample::End);
+    // Without a reporter, or with one that is stuck for minutes, there is nobody to call for.
+    call_steadily(client, length, call, &|sample| !reporter.is_finished() && samples.send(sample).is_ok());
+    let _ = samples.send(Sample::End);
     reporter.join().map_err(|_| "the reporter panicked")?
 }
 
+/// Calls until `length` has passed or `heard` says that nobody listens any more.
 fn call_steadily(
     client: &Client,
     length: Duration,
     call: &mut dyn FnMut(u32) -> Result<(), SystemException>,
-    send: &dyn Fn(Sample),
+    heard: &dyn Fn(Sample) -> bool,
 ) {
     let period = Duration::from_secs(1) / client.rate;
     let start = now();
@@ -69,7 +69,7 @@ fn call_steadily(
         // The caller's lateness counts too: what matters is when the result is there.
         let latency = due.elapsed();
         let late = client.deadline.is_some_and(|deadline| latency > deadline);
-        send(match outcome {
+        let mut go_on = heard(match outcome {
             Ok(()) => Sample::Done { latency, missed: late },
             Err(failure) if late && failure.kind() == SystemExceptionKind::Timeout => {
                 Sample::Done { latency, missed: true }
@@ -78,8 +78,11 @@ fn call_steadily(
         });
         due += period;
         while due.is_past() {
-            send(Sample::Skipped);
+            go_on &= heard(Sample::Skipped);
             due += period;
+        }
+        if !go_on {
+            return;
         }
     }
 }

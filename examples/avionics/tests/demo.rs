@@ -1,8 +1,9 @@
 //! The demo runs by itself, calls without a failure, and leaves its report.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn demo(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_avionics")).args(arguments).output().unwrap()
@@ -34,6 +35,28 @@ fn two_seconds_of_flight() {
     assert!(!page.contains("http"), "the page is to need nothing else");
     assert!(summary.contains(" 0 calls failed"), "{said}");
     assert!(said.contains("SCHED_FIFO") || said.contains("Fixed priorities are refused"), "{said}");
+}
+
+#[test]
+fn a_server_that_dies_is_told() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dying");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_avionics"));
+    command.args(["--seconds", "2", "--out", folder.to_str().unwrap()]).stdout(Stdio::piped());
+    let mut demo = command.spawn().unwrap();
+    let mut output = BufReader::new(demo.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("clients ") {
+        if let Some(words) = line.strip_prefix("server    process ") {
+            let (server, _) = words.split_once(',').unwrap();
+            assert!(Command::new("kill").args(["-9", server]).status().unwrap().success());
+        }
+        line.clear();
+        assert!(output.read_line(&mut line).unwrap() > 0, "it ended early");
+    }
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert_eq!(demo.wait().unwrap().code(), Some(1), "{rest}");
+    assert!(rest.contains("trouble   server ended with signal: 9"), "{rest}");
 }
 
 /// The number of calls in a line of the table: the word after the rate, which has the only slash.

@@ -114,7 +114,7 @@ fn histogram(record: &Record) -> String {
             bars,
             "<text class=\"note\" x=\"{}\" y=\"{text}\" text-anchor=\"end\">{label}</text>\
              <rect class=\"{class}\" x=\"{LEFT}\" y=\"{}\" width=\"{width}\" height=\"{}\" rx=\"2\"/>\
-             <text x=\"{}\" y=\"{text}\">{count} <tspan class=\"note\">{part:.1} %</tspan></text>",
+             <text x=\"{}\" y=\"{text}\">{count} <tspan class=\"note\" dx=\"6\">{part:.1} %</tspan></text>",
             LEFT - 10,
             y + 3,
             ROW - 6,
@@ -177,7 +177,7 @@ mod tests {
         let drawing = histogram(&record(vec![300_000, 400_000, 600_000, 15_000_000]));
         // 200 to 500 us, 500 us to 1 ms, three empty ones, 10 to 20 ms.
         assert_eq!(drawing.matches("<rect").count(), 6);
-        assert!(drawing.contains(">2 <tspan class=\"note\">50.0 %</tspan>"), "{drawing}");
+        assert!(drawing.contains(">2 <tspan class=\"note\" dx=\"6\">50.0 %</tspan>"), "{drawing}");
         assert_eq!(drawing.matches("class=\"late\"").count(), 1);
         assert_eq!(drawing.matches("class=\"rule\"").count(), 1);
     }
