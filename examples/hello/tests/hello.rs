@@ -55,6 +55,14 @@ fn the_client_hears_its_echo() {
     assert_eq!(String::from_utf8_lossy(&client.stdout), "Hello, world!\n");
     assert_eq!(String::from_utf8_lossy(&client.stderr), "");
     assert!(client.status.success());
+    assert!(resident(server.0.id()) < 5 << 10, "the server has {} KiB resident", resident(server.0.id()));
+}
+
+/// Resident memory of a process in KiB.
+fn resident(process: u32) -> usize {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn run(folder: &Path, tool: &str, arguments: &[&str]) -> Result<(), String> {
     command.stdout(file.try_clone().map_err(shown)?).stderr(file);
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err(format!("{tool} refuses it, see {} (is libomniorb4-dev installed?)", log.display())),
+        Ok(_) => Err(format!("{tool} fails, see {} (Debian: omniidl, libomniorb4-dev, g++)", log.display())),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(format!("{tool} is not installed")),
         Err(error) => Err(format!("{tool} does not start: {error}")),
     }

@@ -34,6 +34,10 @@ pub(super) fn page(seconds: u32, machine: &Machine, records: &[Record], left_out
         escape(&machine.kernel),
         machine.cores
     );
+    if let Some((idle, stolen)) = machine.idle_and_stolen() {
+        page += &format!("<p>The cores were {idle:.0} % idle, all that ran on the machine counted");
+        page += &format!("; the host of the virtual machine took {stolen:.1} %.</p>\n");
+    }
     page += &summary(records);
     if let Some(reason) = left_out {
         page += &format!("<p>The omniORB client was left out: {}.</p>\n", escape(reason));
