@@ -8,6 +8,7 @@ use crate::call;
 use crate::counts;
 use crate::demux;
 use crate::environment::Environment;
+use crate::footprint;
 use crate::harness::Progress;
 use crate::idle::Awake;
 use crate::options::Options;
@@ -35,6 +36,7 @@ the machine does not keep still; figures mean something only while nothing else 
   --transport NAME      tcp (the default) or unix, for `call`; may be given twice
   --key N               octets of an object key, for the message sizes of `floor` (32)
   --json FILE           also write JSON lines (docs/benchmarks.md)
+  --hello FILE          the hello example's server, for `footprint`; by default hello-server beside this program
   --peers DIR           where the peers' sources are: interop/peers of the repository
   --without-peers       leave the peers out; the report says so
 
@@ -77,6 +79,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "demux",
         about: "one of 1 to 1,000,000 objects, one of 1 to 1,000 operations; octets per active object",
         run: demux::demux,
+    },
+    Benchmark {
+        name: "footprint",
+        about: "size and idle memory of the hello example's server, and of omniORB's",
+        run: footprint::footprint,
     },
 ];
 

@@ -14,6 +14,7 @@ mod counts;
 mod demux;
 pub mod environment;
 pub mod floor;
+mod footprint;
 pub mod harness;
 mod idle;
 pub mod json;

@@ -32,6 +32,8 @@ pub struct Options {
     pub key: usize,
     /// The folder with the peers' sources.
     pub peers: PathBuf,
+    /// The hello example's server; beside our own program if none is named.
+    pub hello: Option<PathBuf>,
     /// Leaves the peers out, which the report then says.
     pub without_peers: bool,
     /// Prints help instead.
@@ -67,6 +69,7 @@ impl Options {
             key: 32,
             // Where the sources were when this program was built.
             peers: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
+            hello: None,
             without_peers: false,
             help: false,
         };
@@ -80,6 +83,7 @@ impl Options {
             let mut value = Value { name: &name, joined, rest: &mut arguments };
             match name.as_str() {
                 "--json" => options.json = Some(value.text()?.into()),
+                "--hello" => options.hello = Some(value.text()?.into()),
                 "--peers" => options.peers = value.text()?.into(),
                 "--quick" => options.extent = QUICK,
                 "--full" => options.extent = FULL,

@@ -10,7 +10,7 @@ use generated::wide::{Wide1, Wide10, Wide100, Wide1000};
 pub(crate) const WIDTHS: [usize; 4] = [1, 10, 100, 1000];
 
 mod generated {
-    #![allow(clippy::all, missing_docs, unreachable_pub)]
+    #![allow(clippy::all, clippy::too_many_lines, missing_docs, unreachable_pub)]
     corelane::include_idl!("wide");
 }
 

@@ -60,6 +60,12 @@ impl OmniOrb {
         }
     }
 
+    /// The program file.
+    #[must_use]
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// Starts a server; answers its object's reference.
     ///
     /// # Errors

@@ -1,0 +1,179 @@
+//! The benchmark `footprint`: how large a server program is, and how much memory it keeps while nobody calls.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use corelane_sys::{clock, poll};
+
+use crate::Failure;
+use crate::floor::Carrier;
+use crate::harness::{Label, Progress};
+use crate::options::Options;
+use crate::peer::omniorb::{OmniOrb, Threads};
+use crate::report::{Report, Value};
+
+/// A server that has not said where it is after this does not work.
+const START: Duration = Duration::from_secs(10);
+
+/// A server is idle when it has been left alone for so long.
+const IDLE: Duration = Duration::from_millis(300);
+
+const KIB: f64 = 1024.0;
+/// The hello example's server, stripped.
+const MOST_PROGRAM_KIB: f64 = 2.5 * 1024.0;
+/// The same, resident.
+const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
+
+/// Corelane's hello server and omniORB's benchmark server.
+pub(crate) fn footprint(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let mut values = Vec::new();
+    progress.show("footprint: hello example");
+    match hello(options) {
+        Ok(found) => values.extend(found),
+        Err(reason) => report.missing("footprint", "Corelane", &reason.to_string())?,
+    }
+    progress.show("footprint: omniORB");
+    match omniorb(options) {
+        Ok(found) => values.extend(found),
+        Err(reason) => report.missing("footprint", "omniORB", &reason.to_string())?,
+    }
+    progress.clear();
+    report.values("footprint", &values)
+}
+
+fn hello(options: &Options) -> Result<Vec<Value>, Failure> {
+    let program = match &options.hello {
+        Some(program) => program.clone(),
+        None => std::env::current_exe()
+            .ok()
+            .and_then(|own| Some(own.parent()?.join("hello-server")))
+            .unwrap_or_else(|| PathBuf::from("hello-server")),
+    };
+    if !program.is_file() {
+        return Err(Failure::new(format!(
+            "there is no `{}`: build the example with `cargo build --release -p corelane-example-hello`, or name its server with \
+             --hello",
+            program.display()
+        )));
+    }
+    let label = label("Corelane", "hello example's server");
+    let size = stripped_size(&program)?;
+    let server = Idle::start(&program)?;
+    let [resident, private] = resident(server.child.id());
+    Ok(vec![
+        value(&label, "program, stripped", size as f64 / KIB, Some(MOST_PROGRAM_KIB)),
+        value(&label, "resident, idle", resident, Some(MOST_RESIDENT_KIB)),
+        value(&label, "of it private", private, None),
+    ])
+}
+
+fn omniorb(options: &Options) -> Result<Vec<Value>, Failure> {
+    if options.without_peers {
+        return Err(Failure::new("left out by --without-peers"));
+    }
+    let orb = OmniOrb::build(&options.peers)?;
+    let label = label("omniORB", "server of `call`");
+    let size = stripped_size(orb.program())?;
+    let (server, _) = orb.serve(Carrier::Tcp, Threads::PerConnection, &options.placement)?;
+    std::thread::sleep(IDLE);
+    let [resident, private] = resident(server.pid());
+    Ok(vec![
+        value(&label, "program, stripped, without libraries", size as f64 / KIB, None),
+        value(&label, "resident, idle", resident, None),
+        value(&label, "of it private", private, None),
+    ])
+}
+
+/// The size in octets of a copy from which symbols have been taken.
+fn stripped_size(program: &Path) -> Result<u64, Failure> {
+    let copy = std::env::temp_dir().join(format!("corelane-bench-{}.stripped", std::process::id()));
+    let mut strip = Command::new("strip");
+    strip.arg("-o").arg(&copy).arg(program).stdin(Stdio::null());
+    let outcome = strip.output();
+    let size = fs::metadata(&copy).map(|metadata| metadata.len());
+    // It may not be there.
+    let _ = fs::remove_file(&copy);
+    match outcome {
+        Err(error) => Err(Failure::new(format!("`strip` cannot be run: {error}; install binutils"))),
+        Ok(output) if !output.status.success() => Err(Failure::new(format!(
+            "`strip` refuses `{}`: {}",
+            program.display(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        ))),
+        Ok(_) => size.map_err(|error| Failure::new(format!("the stripped program: {error}"))),
+    }
+}
+
+/// All and private resident memory of a process in KiB.
+fn resident(pid: u32) -> [f64; 2] {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    ["VmRSS:", "RssAnon:"].map(|name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(f64::NAN)
+    })
+}
+
+/// A server that was started, has printed its first line and was then left alone. Ends with its handle.
+struct Idle {
+    child: Child,
+}
+
+impl Idle {
+    fn start(program: &Path) -> Result<Self, Failure> {
+        use std::os::fd::AsFd;
+        let named = |what: String| Failure::new(format!("`{}` {what}", program.display()));
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = command.spawn().map_err(|error| named(format!("cannot be started: {error}")))?;
+        let mut idle = Idle { child };
+        let output = idle.child.stdout.take().ok_or_else(|| named("has no output".to_owned()))?;
+        let deadline = clock::now() + START;
+        let readable = poll::wait_readable(output.as_fd(), Some(deadline)).unwrap_or(false);
+        let mut line = String::new();
+        if !readable || BufReader::new(output).read_line(&mut line).unwrap_or(0) == 0 {
+            return Err(named(format!("has printed nothing within {} s", START.as_secs())));
+        }
+        std::thread::sleep(IDLE);
+        Ok(idle)
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        // Both fail only if it has ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn label(peer: &'static str, config: &str) -> Label {
+    Label { bench: "footprint", peer, transport: "tcp", op: String::new(), config: config.to_owned() }
+}
+
+fn value(label: &Label, what: &str, value: f64, bound: Option<f64>) -> Value {
+    Value { label: label.clone(), what: what.to_owned(), value, unit: "KiB", bound }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corelane_sys::usage;
+
+    #[test]
+    fn programs_and_processes_have_sizes() {
+        let [all, private] = resident(std::process::id());
+        assert!(all > private && private > 0.0, "{all} {private}");
+        assert!(all * KIB <= usage::process().unwrap().peak_resident as f64);
+        assert!(stripped_size(Path::new("/nonexistent")).is_err());
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_none() {
+        let Err(refused) = Idle::start(Path::new("/bin/true")) else { panic!("accepted") };
+        assert!(refused.to_string().contains("printed nothing"), "{refused}");
+        assert!(Idle::start(Path::new("/nonexistent")).is_err());
+    }
+}
