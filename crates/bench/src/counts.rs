@@ -19,7 +19,7 @@ use crate::server::start_echo;
 const CALLS: usize = 1000;
 
 /// What `counts` looks at unless it is told otherwise.
-const USUAL: [Operation; 8] = [
+const USUAL: [Operation; 9] = [
     Operation::Nothing,
     Operation::Octet,
     Operation::Long,
@@ -28,6 +28,7 @@ const USUAL: [Operation; 8] = [
     Operation::Longs(1024),
     Operation::Structs(4),
     Operation::Text(20),
+    Operation::Oneway,
 ];
 
 /// A deadline that is kept by a timer and is never reached here.
@@ -36,22 +37,21 @@ const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 /// Counts per call on the client's and the server's thread.
 pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
-    for (architecture, server_calls) in [
-        (Architecture::PerConnection, 2.0),
-        // One thread, so that all requests are run, and counted, by the same.
-        (Architecture::LeaderFollowers(1), 3.0),
-        (Architecture::Reactive, 3.0),
-    ] {
+    let operations = options.operations_or(&USUAL);
+    let (oneways, two_ways): (Vec<_>, Vec<_>) = operations.into_iter().partition(|operation| operation.is_oneway());
+    for architecture in
+        // One thread where there is a pool, so that all requests are run, and counted, by the same.
+        [Architecture::PerConnection, Architecture::LeaderFollowers(1), Architecture::Reactive]
+    {
         let (_server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
         let coarse = target(&orb, &reference)?;
         let policies = CallPolicies { timeout: Some(PRECISE), ..CallPolicies::NONE };
         let precise = CountedTargetRef::from_object(coarse.as_object().with_policies(policies));
-        for (target, deadline, client_calls) in [(&coarse, "", 2.0), (&precise, ", precise deadline", 3.0)] {
+        for (target, deadline) in [(&precise, ", precise deadline"), (&coarse, "")] {
             let mut values = Vec::new();
-            for operation in options.operations_or(&USUAL) {
-                if operation.is_oneway() {
-                    continue;
-                }
+            // A flood of oneways comes last: it may move the connection to other threads for good.
+            let operations = two_ways.iter().chain(oneways.iter().filter(|_| deadline.is_empty()));
+            for &operation in operations {
                 progress.show(&format!("counts: {architecture} {operation}"));
                 let label = Label {
                     bench: "counts",
@@ -61,8 +61,12 @@ pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut 
                     config: architecture.config() + deadline,
                 };
                 let (client, server) = of_calls(target, operation)?;
-                values.extend(told(&label, "client", client, client_calls, operation));
-                values.extend(told(&label, "server", server, server_calls, operation));
+                let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
+                values.extend(told(&label, "client", client, bounds.client));
+                // The thread that answers the question need not be the one that ran the oneways.
+                if !(operation.is_oneway() && architecture == Architecture::PerConnection) {
+                    values.extend(told(&label, "server", server, bounds.server));
+                }
             }
             progress.clear();
             report.text(&table(&format!("counts per call, {}{deadline}", architecture.config()), &values))?;
@@ -72,15 +76,53 @@ pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut 
     report.missing("counts", "Corelane", "atomic operations of a call: nothing counts them yet")
 }
 
+/// What the design allows to a call with plain arguments.
+#[derive(Clone, Copy)]
+struct Bounds {
+    client: Bound,
+    server: Bound,
+}
+
+/// The bounds of one side; hand-offs, futex calls and locks of the ORB are bounded by 0 where anything is.
+#[derive(Clone, Copy)]
+struct Bound {
+    system_calls: Option<f64>,
+    allocations: Option<f64>,
+}
+
+impl Bounds {
+    fn of(architecture: Architecture, operation: Operation, precise: bool) -> Bounds {
+        use Operation::{Long, Longs, Nothing, Octet, Octets, Oneway, Short, Struct, Structs, Text};
+        // For a result of variable size there is one: the servant's at the server, the caller's at the client.
+        let allocations = Some(match operation {
+            Nothing | Octet | Short | Long | Struct | Oneway => 0.0,
+            Longs(_) | Structs(_) | Octets(_) | Text(_) => 1.0,
+        });
+        if operation.is_oneway() {
+            // Nothing is waited for. What the server needs depends on how many come together.
+            let client = Bound { system_calls: Some(1.0), allocations };
+            return Bounds { client, server: Bound { system_calls: None, allocations: None } };
+        }
+        let server = match architecture {
+            Architecture::PerConnection => 2.0,
+            Architecture::LeaderFollowers(_) | Architecture::Reactive => 3.0,
+        };
+        Bounds {
+            client: Bound { system_calls: Some(if precise { 3.0 } else { 2.0 }), allocations },
+            server: Bound { system_calls: Some(server), allocations },
+        }
+    }
+}
+
 /// What one thread did in [`CALLS`] calls.
 fn of_calls(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally), Failure> {
     let mut samples = Samples::with_room(2 * CALLS);
-    two_way(target, operation, CALLS, &mut samples)?;
+    calls(target, operation, CALLS, &mut samples)?;
     target.counted()?;
     // The argument is made before the first call; a run of no calls makes it too.
     let made = {
         let before = tally();
-        two_way(target, operation, 0, &mut samples)?;
+        calls(target, operation, 0, &mut samples)?;
         difference(&tally(), &before)
     };
     // The server's count is taken by a call, whose own cost two such calls in a row show.
@@ -88,10 +130,20 @@ fn of_calls(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, T
     let asked = difference(&target.counted()?, &first);
     let server_before = target.counted()?;
     let before = tally();
-    two_way(target, operation, CALLS, &mut samples)?;
+    calls(target, operation, CALLS, &mut samples)?;
     let client = difference(&difference(&tally(), &before), &made);
     let server = difference(&difference(&target.counted()?, &server_before), &asked);
     Ok((client, server))
+}
+
+fn calls(target: &CountedTargetRef, operation: Operation, count: usize, samples: &mut Samples) -> Result<(), Failure> {
+    if operation.is_oneway() {
+        for _ in 0..count {
+            target.take_octet(7)?;
+        }
+        return Ok(());
+    }
+    two_way(target, operation, count, samples).map(|_| ())
 }
 
 fn tally() -> Tally {
@@ -133,21 +185,19 @@ const COUNTED: [&str; 8] = [
     "locks of the ORB",
 ];
 
-/// Counts per call with the bounds that the design sets for calls with plain arguments, in the order of [`COUNTED`].
-fn told(label: &Label, side: &str, tally: Tally, system_calls: f64, operation: Operation) -> Vec<Value> {
+/// Counts per call with their bounds, in the order of [`COUNTED`].
+fn told(label: &Label, side: &str, tally: Tally, bound: Bound) -> Vec<Value> {
     let calls = CALLS as f64;
-    let fixed = matches!(operation, Operation::Nothing | Operation::Octet | Operation::Long | Operation::Struct);
-    // One for a result of variable size, which is the servant's at the server and the caller's at the client.
-    let allocations = if fixed { 0.0 } else { 1.0 };
+    let none = bound.system_calls.map(|_| 0.0);
     let counts = [
-        (tally.system_calls, Some(system_calls)),
-        (tally.allocations, Some(allocations)),
+        (tally.system_calls, bound.system_calls),
+        (tally.allocations, bound.allocations),
         (tally.allocated_octets, None),
-        (tally.handoffs, Some(0.0)),
-        (tally.futex_calls, Some(0.0)),
+        (tally.handoffs, none),
+        (tally.futex_calls, none),
         (tally.locks, None),
         (tally.lane_locks, None),
-        (tally.orb_locks, Some(0.0)),
+        (tally.orb_locks, none),
     ];
     let values = COUNTED.iter().zip(counts).map(|(what, (count, bound))| Value {
         label: label.clone(),
@@ -203,8 +253,9 @@ mod tests {
             allocated_octets: 0,
         };
         let calls = CALLS as u64;
-        let mut values = told(&label, "client", tally(2 * calls), 2.0, Operation::Octet);
-        values.extend(told(&label, "server", tally(4 * calls), 3.0, Operation::Octet));
+        let bounds = Bounds::of(Architecture::Reactive, Operation::Octet, false);
+        let mut values = told(&label, "client", tally(2 * calls), bounds.client);
+        values.extend(told(&label, "server", tally(4 * calls), bounds.server));
         assert_eq!((values[0].value, values[8].value), (2.0, 4.0));
         let text = table("title", &values);
         assert!(text.contains("4 ABOVE 3") && !text.contains("2 ABOVE"), "{text}");
