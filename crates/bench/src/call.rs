@@ -96,7 +96,9 @@ pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Pr
     for carrier in options.carriers() {
         let servers = Servers::start(carrier, omniorb.as_ref(), options)?;
         for &(operation, sizes) in &sizes.0 {
-            let variants = servers.variants(&orb, operation, sizes, options)?;
+            // New ones for each operation: a flood of oneways moves its connection to other threads for good.
+            let corelane = Corelane::start(carrier, options)?;
+            let variants = servers.variants(&orb, &corelane, operation, sizes, options)?;
             let name = carrier.name();
             let title = format!("call {operation} over {name}: {} octets there, {} back", sizes.request, sizes.reply);
             run(title, operation, variants, options, report, progress)?;
@@ -123,7 +125,6 @@ struct Servers {
     carrier: Carrier,
     blocking: Floor,
     epoll: Floor,
-    corelane: Vec<Corelane>,
     omniorb: Vec<OmniOrbServer>,
 }
 
@@ -132,6 +133,25 @@ struct Corelane {
     architecture: Architecture,
     server: Service,
     reference: String,
+}
+
+impl Corelane {
+    /// One for each architecture.
+    fn start(carrier: Carrier, options: &Options) -> Result<Vec<Self>, Failure> {
+        let mut servers = Vec::new();
+        for architecture in [Architecture::PerConnection, Architecture::LeaderFollowers(options.threads)] {
+            let address = match carrier {
+                Carrier::Tcp => LOOPBACK.to_owned(),
+                Carrier::Unix => {
+                    let name = format!("corelane-bench-{}-{}.sock", std::process::id(), servers.len());
+                    format!("unix:{}", std::env::temp_dir().join(name).display())
+                }
+            };
+            let (server, reference) = start_echo(architecture, &address, &options.placement)?;
+            servers.push(Corelane { architecture, server, reference });
+        }
+        Ok(servers)
+    }
 }
 
 /// An omniORB server and the way it gives work to threads.
@@ -151,18 +171,6 @@ struct Baselines {
 
 impl Servers {
     fn start(carrier: Carrier, omniorb: Option<&OmniOrb>, options: &Options) -> Result<Self, Failure> {
-        let mut corelane = Vec::new();
-        for architecture in [Architecture::PerConnection, Architecture::LeaderFollowers(options.threads)] {
-            let address = match carrier {
-                Carrier::Tcp => LOOPBACK.to_owned(),
-                Carrier::Unix => {
-                    let name = format!("corelane-bench-{}-{}.sock", std::process::id(), corelane.len());
-                    format!("unix:{}", std::env::temp_dir().join(name).display())
-                }
-            };
-            let (server, reference) = start_echo(architecture, &address, &options.placement)?;
-            corelane.push(Corelane { architecture, server, reference });
-        }
         let mut servers = Vec::new();
         if let Some(orb) = omniorb {
             for (threads, config) in [(Threads::PerConnection, "thread per connection"), (Threads::Pool, "pool")] {
@@ -174,7 +182,6 @@ impl Servers {
             carrier,
             blocking: Floor::start(carrier, Waiting::Blocking, options)?,
             epoll: Floor::start(carrier, Waiting::Epoll(options.threads), options)?,
-            corelane,
             omniorb: servers,
         })
     }
@@ -183,6 +190,7 @@ impl Servers {
     fn variants(
         &self,
         orb: &Orb,
+        corelane: &[Corelane],
         operation: Operation,
         sizes: Sizes,
         options: &Options,
@@ -200,7 +208,7 @@ impl Servers {
             let label = self.label("omniORB", operation, server.config.to_owned());
             variants.push(Variant { label, subject: Box::new(calls), against: vec![baselines.blocking] });
         }
-        for server in &self.corelane {
+        for server in corelane {
             let target = target(orb, &server.reference)?;
             let calls = Calls { target, operation, server: server.server.pid() };
             let floor = match server.architecture {
