@@ -1,0 +1,81 @@
+//! The same calls over every transport and address family, and which way a reference leads.
+
+use corelane::{Dispatch, Endpoint, Orb, PoolConfig, Version};
+use corelane_tests::{ProbeRef, Server, client, serve_with};
+
+fn check(server: &Server) {
+    let (_orb, probe) = client(&server.ior);
+    assert_eq!(probe.cube_octet(3).unwrap(), 27);
+    assert_eq!(probe.echo("Grüße").unwrap(), "Grüße");
+    let large = vec![0xa5; 3_000_000];
+    assert_eq!(&*probe.mirror(&large).unwrap(), &large[..]);
+    assert_eq!(probe.call_back(None, 0).unwrap(), 0);
+}
+
+#[test]
+fn ipv4_and_ipv6() {
+    for address in ["tcp:127.0.0.1:0", "tcp:[::1]:0", "tcp:localhost:0"] {
+        check(&serve_with(Orb::builder().listen(address)));
+    }
+}
+
+#[test]
+fn unix_sockets_alone_and_beside_tcp() {
+    let path = std::env::temp_dir().join(format!("corelane-test-{}", std::process::id()));
+    let unix = format!("unix:{}", path.display());
+    check(&serve_with(Orb::builder().listen(&unix)));
+    assert!(!path.exists(), "the socket goes with its server");
+    let both = serve_with(Orb::builder().listen("tcp:127.0.0.1:0").listen(&unix));
+    check(&both);
+    // A client on the same host takes the Unix socket: the server sees no TCP peer.
+    let Endpoint::Tcp { port, .. } = both.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let before = tcp_connections_to(port);
+    let (_orb, probe) = client(&both.ior);
+    probe.cube_octet(1).unwrap();
+    assert_eq!(tcp_connections_to(port), before);
+}
+
+/// Established TCP connections to a port of this machine.
+fn tcp_connections_to(port: u16) -> usize {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let remote = format!(":{port:04X} 01");
+    table.lines().filter(|line| line.contains(&remote)).count()
+}
+
+#[test]
+fn every_giop_version_and_fragments_both_ways() {
+    for version in [Version::GIOP_1_0, Version::GIOP_1_1, Version::GIOP_1_2] {
+        check_latin1(&serve_with(Orb::builder().giop_version(version).listen("tcp:127.0.0.1:0")));
+    }
+    for dispatch in corelane_tests::EVERY_DISPATCH {
+        let pool = PoolConfig { dispatch, ..PoolConfig::default() };
+        let server = serve_with(Orb::builder().fragment_size(1000).pool(pool).listen("tcp:127.0.0.1:0"));
+        let orb = Orb::builder().fragment_size(256).build().unwrap();
+        let probe: ProbeRef = orb.reference(&server.ior).unwrap();
+        let large: Vec<u8> = (0..100_000u32).map(|index| index.to_le_bytes()[0]).collect();
+        assert_eq!(&*probe.mirror(&large).unwrap(), &large[..]);
+        let longs: Vec<i32> = (0..10_000).collect();
+        assert_eq!(probe.sum(&longs).unwrap(), longs.iter().sum());
+    }
+}
+
+/// GIOP 1.0 knows ISO 8859-1 only.
+fn check_latin1(server: &Server) {
+    let (_orb, probe) = client(&server.ior);
+    assert_eq!(probe.cube_octet(3).unwrap(), 27);
+    assert_eq!(probe.echo("Grüße").unwrap(), "Grüße");
+    assert_eq!(probe.sum(&[1, 2, 3]).unwrap(), 6);
+}
+
+#[test]
+fn a_published_address_is_what_references_carry() {
+    let server = serve_with(Orb::builder().listen("tcp:0.0.0.0:0").publish("tcp:gateway.example.com:0"));
+    let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let text = format!("{:?}", server.orb.string_to_object(&server.ior).unwrap().unwrap().ior());
+    assert!(text.contains("gateway.example.com") && text.contains(&port.to_string()), "{text}");
+    assert!(!text.contains("0.0.0.0"), "{text}");
+    let unspecified = serve_with(
+        Orb::builder().pool(PoolConfig { dispatch: Dispatch::Reactive, ..PoolConfig::default() }).listen("tcp::0"),
+    );
+    check(&unspecified);
+}
