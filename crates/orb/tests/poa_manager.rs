@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use corelane::poa::*;
-use corelane::{CallPolicies, Completion, ObjectRef, Reference, Servant, SystemExceptionKind as Kind};
+use corelane::{CallPolicies, Completion, ObjectRef, Servant, SystemExceptionKind as Kind};
 use poa::*;
 
 const DISCARDED: (Kind, u32, Completion) = (Kind::Transient, 1, Completion::No);

@@ -51,7 +51,7 @@ impl Poa {
         if core.is_active(&id.0) {
             return Err(PoaError::ObjectAlreadyActive);
         }
-        core.enter_keyed(&reservation, &id.0, servant)
+        core.enter_keyed(&reservation, &id.0, servant, crate::current::runs_in(core))
     }
 
     /// Ends the object's activation and returns. Requests that run go on; when the last of them is done, the servant
@@ -258,7 +258,7 @@ impl PoaCore {
         let id = self.new_id();
         // Nobody else has the id.
         let Some(reservation) = self.reserve(&id)? else { return Err(PoaError::ObjectAlreadyActive) };
-        self.enter_keyed(&reservation, &id, servant)?;
+        self.enter_keyed(&reservation, &id, servant, crate::current::runs_in(self))?;
         drop(reservation);
         Ok(ObjectId::from(&*id))
     }

@@ -63,7 +63,7 @@ impl PoaCore {
             Some(Err(ServantManagerError::System(exception))) => return Incarnated::Refused(exception),
             None => return Incarnated::Refused(panicked()),
         };
-        match self.enter_keyed(&reservation, id, &servant) {
+        match self.enter_keyed(&reservation, id, &servant, true) {
             Ok(()) => Incarnated::LookAgain,
             Err(PoaError::ServantAlreadyActive) => Incarnated::Refused(
                 SystemException::new(Kind::ObjAdapter, minor::obj_adapter::INCARNATE_POLICY, Completion::No)

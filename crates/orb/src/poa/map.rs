@@ -311,16 +311,22 @@ impl PoaCore {
     }
 
     /// Puts an object into the ORB's table of keys. The caller has reserved the id and knows that it is not active.
+    /// `running`: on behalf of a request that runs, which a POA that is being destroyed waits for.
     pub(super) fn enter_keyed(
         self: &Arc<Self>,
         _reservation: &Reservation<'_>,
         id: &[u8],
         servant: &Servant,
+        running: bool,
     ) -> Result<(), PoaError> {
         let orb = self.orb()?;
         {
             let mut tables = self.tables.lock();
-            self.check_alive_or_incarnating()?;
+            match self.life() {
+                Life::Alive => {}
+                Life::Ending if running => {}
+                _ => return Err(super::destroyed().into()),
+            }
             self.claim_servant(&mut tables, servant)?;
         }
         let entry = Entry::Object { poa: Arc::clone(self), servant: servant.clone(), id: id.into() };
@@ -336,15 +342,6 @@ impl PoaCore {
                 self.disclaim_servant(servant);
                 Err(full.into())
             }
-        }
-    }
-
-    /// New objects are for living POAs; but what a running request has incarnated is used until the POA is dead.
-    fn check_alive_or_incarnating(&self) -> Result<(), SystemException> {
-        match self.life() {
-            Life::Alive => Ok(()),
-            Life::Ending if crate::current::runs_in(self) => Ok(()),
-            _ => Err(super::destroyed()),
         }
     }
 

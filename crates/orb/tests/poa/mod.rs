@@ -127,6 +127,12 @@ impl World {
         }
     }
 
+    /// No servant, servant manager or adapter activator has panicked: assertions there fail the test here.
+    #[track_caller]
+    pub(crate) fn no_panics(&self) {
+        assert_eq!(self.server.event_counts().panics, 0);
+    }
+
     /// A child of the root with the root's manager.
     pub(crate) fn poa(&self, name: &str, policies: PoaPolicies) -> Poa {
         self.root.create_poa(name, Some(self.root.manager()), policies).unwrap()

@@ -1,0 +1,321 @@
+//! Everything at once: the POA's promises under load.
+#![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
+
+mod poa;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use corelane::poa::*;
+use corelane::{Servant, SystemException, SystemExceptionKind as Kind};
+use poa::*;
+
+/// How long each mix runs.
+const TIME: Duration = Duration::from_secs(2);
+
+/// Counts servants that live, and fails if one is used after it was etherealized.
+#[derive(Default)]
+struct Life {
+    living: AtomicUsize,
+    etherealized: AtomicUsize,
+    incarnated: AtomicUsize,
+    /// Ids that have a servant.
+    present: Mutex<HashSet<ObjectId>>,
+}
+
+struct Living(Arc<Life>, AtomicBool, AtomicUsize);
+
+impl Drop for Living {
+    fn drop(&mut self) {
+        self.0.living.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The servants made, so that `etherealize` can mark them; found by the servant's own address.
+#[derive(Default)]
+struct Maker {
+    life: Arc<Life>,
+    made: Mutex<Vec<(Servant, Arc<Living>)>>,
+}
+
+impl Maker {
+    fn make(&self) -> Servant {
+        self.life.living.fetch_add(1, Ordering::SeqCst);
+        let living = Arc::new(Living(Arc::clone(&self.life), AtomicBool::new(false), AtomicUsize::new(0)));
+        let own = Arc::clone(&living);
+        let servant = servant(move || {
+            own.2.fetch_add(1, Ordering::SeqCst);
+            assert!(!own.1.load(Ordering::SeqCst), "a request after etherealize");
+            std::thread::yield_now();
+            assert!(!own.1.load(Ordering::SeqCst), "etherealized while a request runs");
+            own.2.fetch_sub(1, Ordering::SeqCst);
+            Ok(1)
+        });
+        self.made.lock().unwrap().push((servant.clone(), living));
+        servant
+    }
+}
+
+impl ServantActivator for Maker {
+    fn incarnate(&self, id: &ObjectId, _: &Poa) -> ServantResult<Option<Servant>> {
+        self.life.incarnated.fetch_add(1, Ordering::SeqCst);
+        assert!(self.life.present.lock().unwrap().insert(id.clone()), "incarnated twice");
+        Ok(Some(self.make()))
+    }
+
+    fn etherealize(&self, id: &ObjectId, _: &Poa, servant: &Servant, _: bool, remaining: bool) {
+        assert!(!remaining);
+        self.life.etherealized.fetch_add(1, Ordering::SeqCst);
+        let mut made = self.made.lock().unwrap();
+        let at = made.iter().position(|(of, _)| of == servant).unwrap();
+        let (_, living) = made.swap_remove(at);
+        living.1.store(true, Ordering::SeqCst);
+        assert_eq!(living.2.load(Ordering::SeqCst), 0, "no request runs in an etherealized servant");
+        assert!(self.life.present.lock().unwrap().remove(id), "etherealized twice");
+    }
+}
+
+#[test]
+fn deactivation_against_calls_with_a_servant_activator() {
+    let world = World::new();
+    for lifespan in [Lifespan::Transient, Lifespan::Persistent] {
+        let poa = world.poa("p", PoaPolicies { lifespan, ..ACTIVATOR });
+        let maker = Arc::new(Maker::default());
+        poa.set_servant_manager(ServantManager::Activator(Arc::clone(&maker) as _)).unwrap();
+        let ids = ["a", "b", "c"].map(ObjectId::from);
+        let end = Instant::now() + TIME / 2;
+        let calls = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for way in WAYS {
+                let (world, poa, ids, calls) = (&world, &poa, &ids, &calls);
+                scope.spawn(move || {
+                    let objects = ids.clone().map(|id| {
+                        let object = poa.create_reference_with_id(&id, VALUE).unwrap();
+                        if way == Way::Remote { world.remote(&object) } else { object }
+                    });
+                    while Instant::now() < end {
+                        for object in &objects {
+                            let answer = if way == Way::Direct { call(object) } else { call_marshalled(object) };
+                            assert_eq!(answer.unwrap(), 1);
+                            calls.fetch_add(1, Ordering::SeqCst);
+                        }
+                    }
+                });
+            }
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while Instant::now() < end {
+                        for id in &ids {
+                            // Another thread may have been faster, or nobody has called since.
+                            let _ = poa.deactivate_object(id);
+                            std::thread::sleep(Duration::from_micros(50));
+                        }
+                    }
+                });
+            }
+        });
+        poa.destroy(true, true).unwrap();
+        world.no_panics();
+        let life = &maker.life;
+        let (made, ended) = (life.incarnated.load(Ordering::SeqCst), life.etherealized.load(Ordering::SeqCst));
+        assert_eq!((made, life.living.load(Ordering::SeqCst)), (ended, 0));
+        assert!(made > 100 && calls.load(Ordering::SeqCst) > made, "{made} of {calls:?}");
+    }
+}
+
+#[test]
+fn activation_and_deactivation_against_calls() {
+    let world = World::new();
+    for policies in [RETAINING, USER, PERSISTENT] {
+        let poa = world.poa("p", policies);
+        let id = if policies.id_assignment == IdAssignment::System {
+            poa.reference_to_id(&poa.create_reference(VALUE).unwrap()).unwrap()
+        } else {
+            ObjectId::from("x")
+        };
+        let object = poa.create_reference_with_id(&id, VALUE).unwrap();
+        let living = Arc::new(AtomicUsize::new(0));
+        let (hits, misses) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let end = Instant::now() + TIME / 2;
+        std::thread::scope(|scope| {
+            for way in WAYS {
+                let (world, object, hits, misses) = (&world, &object, &hits, &misses);
+                scope.spawn(move || {
+                    let object = if way == Way::Remote { world.remote(object) } else { object.clone() };
+                    while Instant::now() < end {
+                        match if way == Way::Direct { call(&object) } else { call_marshalled(&object) } {
+                            Ok(answer) => {
+                                assert_eq!((answer, hits.fetch_add(1, Ordering::SeqCst) < usize::MAX), (1, true))
+                            }
+                            Err(exception) => {
+                                assert_eq!(says(&exception), NO_OBJECT);
+                                misses.fetch_add(1, Ordering::SeqCst);
+                            }
+                        }
+                    }
+                });
+            }
+            for _ in 0..2 {
+                let (poa, id, living) = (&poa, &id, &living);
+                scope.spawn(move || {
+                    while Instant::now() < end {
+                        let own = Arc::clone(living);
+                        let servant = servant(move || {
+                            assert!(Arc::strong_count(&own) >= 2);
+                            Ok(1)
+                        });
+                        match poa.activate_object_with_id(id, &servant) {
+                            Ok(()) => {
+                                assert_eq!(living.fetch_add(1, Ordering::SeqCst), 0, "one activation at a time");
+                                std::thread::yield_now();
+                                living.fetch_sub(1, Ordering::SeqCst);
+                                poa.deactivate_object(id).unwrap();
+                            }
+                            Err(PoaError::ObjectAlreadyActive) => std::thread::yield_now(),
+                            Err(other) => panic!("{other:?}"),
+                        }
+                    }
+                });
+            }
+        });
+        world.no_panics();
+        assert_eq!(Arc::strong_count(&living), 1, "every servant is gone");
+        assert!(hits.load(Ordering::SeqCst) > 100 && misses.load(Ordering::SeqCst) > 100, "{hits:?} {misses:?}");
+        poa.destroy(true, true).unwrap();
+    }
+}
+
+#[test]
+fn destruction_and_new_creation_against_calls() {
+    let world = World::new();
+    let poa = world.poa("p", PERSISTENT);
+    let object = poa.create_reference_with_id(&"x".into(), VALUE).unwrap();
+    poa.destroy(true, true).unwrap();
+    /// Makes the POA whenever a request needs it.
+    struct Again(AtomicUsize);
+    impl AdapterActivator for Again {
+        fn unknown_adapter(&self, parent: &Poa, name: &str) -> Result<bool, SystemException> {
+            let policies = PoaPolicies { request_processing: RequestProcessing::ServantManager, ..PERSISTENT };
+            match parent.create_poa(name, Some(parent.manager()), policies) {
+                Ok(poa) => {
+                    self.0.fetch_add(1, Ordering::SeqCst);
+                    // Unless it is being destroyed already.
+                    let maker = ServantManager::Activator(Arc::new(Maker::default()));
+                    Ok(poa.set_servant_manager(maker).is_ok())
+                }
+                // The last one is still being destroyed.
+                Err(PoaError::AdapterAlreadyExists) => Ok(false),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    }
+    let again = Arc::new(Again(AtomicUsize::new(0)));
+    world.root.set_activator(Some(Arc::clone(&again) as _));
+    let (hits, misses) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let end = Instant::now() + TIME;
+    std::thread::scope(|scope| {
+        for way in WAYS {
+            let (world, object, hits, misses) = (&world, &object, &hits, &misses);
+            scope.spawn(move || {
+                let object = if way == Way::Remote { world.remote(object) } else { object.clone() };
+                while Instant::now() < end {
+                    match if way == Way::Direct { call(&object) } else { call_marshalled(&object) } {
+                        Ok(answer) => {
+                            assert_eq!(answer, 1);
+                            hits.fetch_add(1, Ordering::SeqCst);
+                        }
+                        Err(exception) => {
+                            let said = says(&exception);
+                            assert!(said == NO_OBJECT || (said.0, said.1) == (Kind::Transient, 4), "{exception}");
+                            misses.fetch_add(1, Ordering::SeqCst);
+                        }
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut wait = false;
+            while Instant::now() < end {
+                if let Ok(poa) = world.root.find_poa("p", false) {
+                    poa.destroy(true, wait).unwrap();
+                    wait = !wait;
+                }
+                std::thread::sleep(Duration::from_micros(300));
+            }
+        });
+    });
+    world.no_panics();
+    assert!(again.0.load(Ordering::SeqCst) > 100, "{:?} lives", again.0);
+    assert!(hits.load(Ordering::SeqCst) > 1000, "{hits:?} hits, {misses:?} misses");
+    world.server.shutdown(true).unwrap();
+}
+
+#[test]
+fn shutdown_against_calls() {
+    for wait in [true, false] {
+        let world = World::new();
+        let poa = world.poa("p", ACTIVATOR);
+        let maker = Arc::new(Maker::default());
+        poa.set_servant_manager(ServantManager::Activator(Arc::clone(&maker) as _)).unwrap();
+        let object = poa.create_reference_with_id(&"x".into(), VALUE).unwrap();
+        std::thread::scope(|scope| {
+            let callers: Vec<_> = WAYS
+                .into_iter()
+                .map(|way| {
+                    let (world, object) = (&world, object.clone());
+                    scope.spawn(move || {
+                        let object = if way == Way::Remote { world.remote(&object) } else { object };
+                        let mut calls = 0;
+                        loop {
+                            match if way == Way::Direct { call(&object) } else { call_marshalled(&object) } {
+                                Ok(answer) => assert_eq!(answer, 1),
+                                Err(_) => return calls,
+                            }
+                            calls += 1;
+                        }
+                    })
+                })
+                .collect();
+            std::thread::sleep(Duration::from_millis(50));
+            world.server.shutdown(wait).unwrap();
+            for caller in callers {
+                assert!(caller.join().unwrap() > 10);
+            }
+        });
+        world.server.shutdown(true).unwrap();
+        eventually(|| maker.life.living.load(Ordering::SeqCst) == 0);
+        assert_eq!(maker.life.incarnated.load(Ordering::SeqCst), maker.life.etherealized.load(Ordering::SeqCst));
+        world.no_panics();
+    }
+}
+
+#[test]
+fn a_slot_used_a_million_times_never_leads_an_old_reference_to_a_new_object() {
+    let world = World::new();
+    let servant = number(1);
+    let first = world.root.activate(&servant).unwrap();
+    world.root.deactivate_object(&world.root.reference_to_id(&first).unwrap()).unwrap();
+    let slot = |id: &ObjectId| id.as_octets()[..4].to_vec();
+    let mut seen = HashSet::new();
+    let mut last = world.root.reference_to_id(&first).unwrap();
+    for round in 0..1_000_000 {
+        let id = world.root.activate_object(&servant).unwrap();
+        assert_eq!(slot(&id), slot(&last), "the slot is used again");
+        assert_ne!(id, last);
+        if round % 1000 == 0 {
+            assert!(seen.insert(id.clone()));
+        }
+        world.root.deactivate_object(&id).unwrap();
+        last = id;
+    }
+    let new = world.root.activate(&servant).unwrap();
+    for way in WAYS {
+        assert_eq!(world.call(way, &new).unwrap(), 1, "{way:?}");
+        assert_eq!(refused(world.call(way, &first)), NO_OBJECT, "{way:?}");
+    }
+    for old in seen {
+        assert_eq!(world.root.id_to_reference(&old).unwrap_err(), PoaError::ObjectNotActive);
+    }
+}
