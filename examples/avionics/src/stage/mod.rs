@@ -89,10 +89,7 @@ pub(crate) fn run(show: &Show) -> Result<bool> {
 
     let myself = std::env::current_exe()?;
     let mut server = Process::start("server", Command::new(&myself).args(["server", &recorder]), &folder)?;
-    let (flight, maps, scheduling) = match heard.receive_until(Some(now() + PATIENCE))? {
-        Some(Heard::Serving { flight, maps, scheduling }) => (flight.to_string(), maps.to_string(), scheduling),
-        _ => return Err(server.finish(Duration::ZERO).err().unwrap_or_else(|| "the server is not ready".into())),
-    };
+    let (flight, maps, scheduling) = served(&heard, &mut server)?;
     println!("server    process {}, flight computer {scheduling}, map store OTHER", server.id());
 
     let mut records: Vec<Record> =
@@ -124,6 +121,20 @@ pub(crate) fn run(show: &Show) -> Result<bool> {
     }
     trouble.extend(silent(&records));
     sum_up(show, &folder, &machine, &records, &trouble, ground_link.err())
+}
+
+/// Waits for the server: its two objects, and its scheduling class.
+fn served(heard: &Mailbox<Heard>, server: &mut Process) -> Result<(String, String, String)> {
+    let end = now() + PATIENCE;
+    while !end.is_past() && server.ended()?.is_none() {
+        if let Some(Heard::Serving { flight, maps, scheduling }) =
+            heard.receive_until(Some(now() + Duration::from_millis(100)))?
+        {
+            return Ok((flight.to_string(), maps.to_string(), scheduling));
+        }
+    }
+    server.finish(Duration::from_secs(1))?;
+    Err("the server ended before it was ready".into())
 }
 
 /// Shows what is heard until every client has ended, or has had its time.
