@@ -8,7 +8,7 @@ use crate::harness::{Compare, Group, Label, Progress, Variant, measure};
 use crate::options::Options;
 use crate::orb::client::{Names, Rounds, object};
 use crate::orb::generated::cubit::CountedTargetRef;
-use crate::orb::server::Scatter;
+use crate::orb::server::{Keys, Scatter};
 use crate::orb::wide::WIDTHS;
 use crate::report::{Report, Value};
 use crate::server::{start_many, start_operations};
@@ -32,25 +32,39 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 /// Objects, then operations.
 pub(crate) fn demux(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
-    objects(&orb, options, report, progress)?;
+    for keys in [Keys::Transient, Keys::Persistent] {
+        objects(&orb, keys, options, report, progress)?;
+    }
     operations(&orb, options, report, progress)
 }
 
-fn objects(orb: &Orb, options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+fn objects(
+    orb: &Orb,
+    keys: Keys,
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
     let mut servers = Vec::with_capacity(OBJECTS.len());
     for count in OBJECTS {
         progress.show(&format!("demux: activating {count} objects"));
-        servers.push((count, start_many(count, &options.placement)?));
+        servers.push((count, start_many(count, keys, &options.placement)?));
     }
     for (word, number, op) in [("same", SAME, "64 targets"), ("random", RANDOM, "random targets")] {
         let mut variants = Vec::with_capacity(servers.len());
         for (count, server) in &mut servers {
             progress.show(&format!("demux: references of {count} objects"));
-            let label = label(op, objects_text(*count));
+            let label = label(op, objects_text(*count, keys));
             let subject = Box::new(rounds(orb, server, word, number)?);
             variants.push(Variant { label, subject, against: Vec::new() });
         }
-        compare(format!("demux, {op} of 1 to 1,000,000 objects"), variants, options, report, progress)?;
+        compare(
+            format!("demux, {op} of 1 to 1,000,000 objects, {} keys", keys.name()),
+            variants,
+            options,
+            report,
+            progress,
+        )?;
     }
     let mut values = Vec::new();
     for (count, server) in &mut servers {
@@ -59,7 +73,7 @@ fn objects(orb: &Orb, options: &Options, report: &mut Report<'_>, progress: &mut
             let octets = server.ask("octets", PATIENCE)?;
             let value = octets.parse().map_err(|_| Failure::new(format!("`{octets}` is no number of octets")))?;
             values.push(Value {
-                label: label("", objects_text(*count)),
+                label: label("", objects_text(*count, keys)),
                 what: "resident memory per active object".into(),
                 value,
                 unit: "octets",
@@ -67,11 +81,12 @@ fn objects(orb: &Orb, options: &Options, report: &mut Report<'_>, progress: &mut
             });
         }
     }
-    report.values("demux, memory of active objects besides their servants", &values)
+    let title = format!("demux, memory of active objects with {} keys, besides their servants", keys.name());
+    report.values(&title, &values)
 }
 
-fn objects_text(count: usize) -> String {
-    format!("{count} object{}, transient", if count == 1 { "" } else { "s" })
+fn objects_text(count: usize, keys: Keys) -> String {
+    format!("{count} object{}, {}", if count == 1 { "" } else { "s" }, keys.name())
 }
 
 fn rounds(orb: &Orb, server: &mut Service, word: &str, number: usize) -> Result<Rounds, Failure> {

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::Failure;
 use crate::floor::{Carrier, Waiting, run_server};
+use crate::orb::server::Keys;
 use crate::orb::{Architecture, server};
 use crate::placement::{Placement, Side};
 use crate::service::Service;
@@ -31,7 +32,7 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
     match *words {
         ["floor", carrier, waiting] => run_server(carrier_of(carrier)?, waiting_of(waiting)?),
         ["echo", architecture, address] => server::echo(Architecture::from_word(architecture)?, address),
-        ["many", count] => server::many(number(count, 10_000_000)?),
+        ["many", count, keys] => server::many(number(count, 10_000_000)?, Keys::from_name(keys)?),
         ["operations", count] => server::operations(number(count, 1000)?),
         _ => Err(Failure::new(format!("this mode is for `corelane bench` itself; it knows no {words:?}"))),
     }
@@ -59,8 +60,9 @@ pub(crate) fn start_echo(
 }
 
 /// Starts a Corelane server with so many objects.
-pub(crate) fn start_many(count: usize, placement: &Placement) -> Result<Service, Failure> {
-    Ok(start(&format!("Corelane's server of {count} objects"), &["many", &count.to_string()], placement)?.0)
+pub(crate) fn start_many(count: usize, keys: Keys, placement: &Placement) -> Result<Service, Failure> {
+    let name = format!("Corelane's server of {count} objects");
+    Ok(start(&name, &["many", &count.to_string(), keys.name()], placement)?.0)
 }
 
 /// Starts a Corelane server with an object of so many operations; answers its reference.

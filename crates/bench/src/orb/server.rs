@@ -9,6 +9,7 @@
 use std::fmt::Write;
 use std::fs;
 
+use corelane::poa::{IdAssignment, Lifespan, ObjectId, PoaPolicies};
 use corelane::{Orb, Servant};
 
 use super::generated::cubit::CountedTarget;
@@ -41,15 +42,52 @@ fn one(architecture: Architecture, address: &str, servant: Servant) -> Result<()
     serve_lines(|_| None).map_err(failed)
 }
 
+/// How long the objects' keys live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// As long as the server: a place in its tables.
+    Transient,
+    /// Longer: the path of the POA and an id of ours, found by hashing.
+    Persistent,
+}
+
+impl Keys {
+    /// As labels and command lines say it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Keys::Transient => "transient",
+            Keys::Persistent => "persistent",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Result<Self, Failure> {
+        let found = [Keys::Transient, Keys::Persistent].into_iter().find(|keys| keys.name() == name);
+        found.ok_or_else(|| Failure::new(format!("there are no `{name}` keys")))
+    }
+}
+
 /// Serves so many objects, each with its own servant.
-pub(crate) fn many(count: usize) -> Result<(), Failure> {
+pub(crate) fn many(count: usize, keys: Keys) -> Result<(), Failure> {
     let orb = start(Architecture::PerConnection, LOOPBACK)?;
-    let poa = orb.root_poa();
+    let root = orb.root_poa();
+    let policies =
+        PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
+    let poa = match keys {
+        Keys::Transient => root.clone(),
+        Keys::Persistent => root.create_poa("bench", Some(root.manager()), policies).map_err(failed)?,
+    };
     let servants: Vec<Servant> = (0..count).map(|_| CountedTarget::servant(Echo)).collect();
-    let mut ids = Vec::with_capacity(count);
+    let mut ids: Vec<ObjectId> = Vec::with_capacity(count);
     let before = resident();
-    for servant in &servants {
-        ids.push(poa.activate_object(servant).map_err(failed)?);
+    for (number, servant) in servants.iter().enumerate() {
+        ids.push(match keys {
+            Keys::Transient => poa.activate_object(servant).map_err(failed)?,
+            Keys::Persistent => {
+                let id = ObjectId::from(format!("object {number:07}").as_str());
+                poa.activate_object_with_id(&id, servant).map_err(failed)?;
+                id
+            }
+        });
     }
     let with_ids = resident();
     // The ids are the caller's: another copy of them shows how much they take.
@@ -57,7 +95,7 @@ pub(crate) fn many(count: usize) -> Result<(), Failure> {
     let of_ids = resident().saturating_sub(with_ids);
     drop(copies);
     let octets = with_ids.saturating_sub(before).saturating_sub(of_ids) as f64 / count.max(1) as f64;
-    poa.manager().activate().map_err(failed)?;
+    root.manager().activate().map_err(failed)?;
     let reference = |index: usize| {
         let text = poa.id_to_reference(&ids[index]).map(|reference| reference.to_string());
         text.unwrap_or_else(|error| format!("({error})"))
