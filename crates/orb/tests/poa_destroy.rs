@@ -459,6 +459,28 @@ fn requests_wait_until_the_adapter_activator_returns() {
 }
 
 #[test]
+fn shutdown_lets_running_requests_answer() {
+    for round in 0..20 {
+        let world = World::new();
+        let slow = Slow::default();
+        let object = world.root.activate(&slow.servant()).unwrap();
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| world.call(Way::Remote, &object));
+            slow.wait_entered(1);
+            let shutdown = scope.spawn(|| world.server.shutdown(true));
+            if round % 2 == 0 {
+                a_while();
+            }
+            assert!(!shutdown.is_finished());
+            slow.go_on();
+            assert_eq!(call.join().unwrap().unwrap(), 1);
+            shutdown.join().unwrap().unwrap();
+        });
+        assert_eq!(slow.entered(), 1);
+    }
+}
+
+#[test]
 fn shutdown_destroys_everything() {
     let world = World::new();
     let poa = world.poa("a", ACTIVATOR);

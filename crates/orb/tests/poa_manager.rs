@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use corelane::poa::*;
-use corelane::{CallPolicies, Completion, ObjectRef, Servant, SystemExceptionKind as Kind};
+use corelane::{CallPolicies, Completion, Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemExceptionKind as Kind};
 use poa::*;
 
 const DISCARDED: (Kind, u32, Completion) = (Kind::Transient, 1, Completion::No);
@@ -183,6 +183,32 @@ fn held_requests_run_in_the_order_of_their_arrival() {
         poa.manager().activate().unwrap();
     });
     assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn requests_are_held_in_every_dispatch_architecture() {
+    for dispatch in [
+        Dispatch::Reactive,
+        Dispatch::ThreadPerConnection { most: 8 },
+        Dispatch::LeaderFollowers { threads: 2 },
+        Dispatch::HalfSyncHalfAsync { threads: 2, queue: 8 },
+    ] {
+        let pool = PoolConfig { dispatch, ..PoolConfig::default() };
+        let server = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();
+        let client = Orb::builder().call_timeout(Duration::from_secs(10)).build().unwrap();
+        let root = server.root_poa();
+        let object = root.activate(&number(1)).unwrap();
+        let object = client.string_to_object(&object.to_string()).unwrap().unwrap();
+        std::thread::scope(|scope| {
+            let calls: Vec<_> = (0..4).map(|_| scope.spawn(|| call_marshalled(&object))).collect();
+            a_while();
+            assert!(calls.iter().all(|call| !call.is_finished()), "{dispatch:?}");
+            root.manager().activate().unwrap();
+            for call in calls {
+                assert_eq!(call.join().unwrap().unwrap(), 1, "{dispatch:?}");
+            }
+        });
+    }
 }
 
 #[test]

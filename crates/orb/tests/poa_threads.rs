@@ -149,13 +149,15 @@ fn main_object(world: &World, servant: &Servant) -> ObjectRef {
 fn a_main_thread_poa_runs_in_the_thread_of_run() {
     let world = World::new();
     std::thread::scope(|scope| {
-        let (sender, receiver) = std::sync::mpsc::channel();
+        let main = Arc::new(Mutex::new(None));
+        let set = Arc::clone(&main);
         let server = &world.server;
         scope.spawn(move || {
-            sender.send(std::thread::current().id()).unwrap();
+            *set.lock().unwrap() = Some(std::thread::current().id());
             server.run();
         });
-        let object = main_object(&world, &runs_in(receiver.recv().unwrap()));
+        eventually(|| main.lock().unwrap().is_some());
+        let object = main_object(&world, &runs_in(main.lock().unwrap().unwrap()));
         // Until that thread is in `run`, this one is the main thread.
         eventually(|| world.call(Way::Direct, &object).unwrap() == 1);
         let second = scope.spawn(|| server.run());

@@ -10,7 +10,7 @@
 //! * A request finds its servant without a lock. Whoever finds it holds it, and the POA, until the upcall is over: a
 //!   deactivated object's servant is let go, and a destroyed POA's objects are etherealized, only when the last request is
 //!   done, by the thread that ran it.
-//! * An object id is changed by one thread at a time: while it is, it is listed in [`Tables::busy`](map::Tables), and
+//! * An object id is changed by one thread at a time: while it is, it is listed as busy (`map`), and
 //!   requests that need it are held there.
 //! * No lock of this module is held while the application's code runs, nor while an entry of a slot table is let go of,
 //!   because that may run such code. Locks are taken in the order children, tables, key index.
