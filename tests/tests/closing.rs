@@ -133,3 +133,23 @@ fn a_request_that_may_have_run_is_not_sent_again() {
     assert_eq!((lost.kind(), lost.completed()), (Kind::CommFailure, Completion::Maybe));
     closer.join().unwrap();
 }
+
+#[test]
+fn a_call_can_be_given_up_from_another_thread() {
+    let server = serve(Dispatch::LeaderFollowers { threads: 2 });
+    let (_orb, probe) = client(&server.ior);
+    let canceller = corelane::Canceller::new().unwrap();
+    let cancellable = probe.with_canceller(&canceller);
+    assert_eq!(cancellable.cube_octet(3).unwrap(), 27);
+    let cancelled = std::thread::scope(|scope| {
+        let call = scope.spawn(|| cancellable.slow(3_000).unwrap_err());
+        std::thread::sleep(Duration::from_millis(30));
+        canceller.cancel();
+        call.join().unwrap()
+    });
+    assert_eq!((cancelled.kind(), cancelled.minor() & 0xfff), (Kind::Transient, 3));
+    assert_eq!(cancelled.completed(), Completion::Maybe);
+    // Later calls through the same reference end at once, others do not.
+    assert_eq!(cancellable.slow(3_000).unwrap_err().kind(), Kind::Transient);
+    assert_eq!(probe.cube_octet(3).unwrap(), 27);
+}

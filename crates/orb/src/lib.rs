@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod cancel;
 mod client;
 mod current;
 mod event;
@@ -31,6 +32,7 @@ mod receive;
 mod servant;
 mod server;
 
+pub use cancel::Canceller;
 pub use corelane_net::{Endpoint, Peer};
 pub use corelane_wire::{Cdr, CdrError, Limits, Octets, Version};
 pub use current::{Current, current};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, Decoder, Encoder};
 
+use crate::cancel::Canceller;
 use crate::exception::{SystemException, SystemExceptionKind as Kind};
 use crate::invocation::target::Binding;
 use crate::invocation::{Operation, Reply, call};
@@ -25,11 +26,12 @@ pub struct ObjectRef {
     core: Arc<Core>,
     binding: Arc<Binding>,
     policies: CallPolicies,
+    canceller: Option<Canceller>,
 }
 
 impl ObjectRef {
     pub(crate) fn new(core: Arc<Core>, ior: Ior) -> Self {
-        ObjectRef { core, binding: Arc::new(Binding::new(ior)), policies: CallPolicies::NONE }
+        ObjectRef { core, binding: Arc::new(Binding::new(ior)), policies: CallPolicies::NONE, canceller: None }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -62,6 +64,16 @@ impl ObjectRef {
     #[must_use]
     pub fn with_policies(&self, policies: CallPolicies) -> Self {
         ObjectRef { policies: policies.or(self.policies), ..self.clone() }
+    }
+
+    /// A copy whose calls `canceller` can end.
+    #[must_use]
+    pub fn with_canceller(&self, canceller: &Canceller) -> Self {
+        ObjectRef { canceller: Some(canceller.clone()), ..self.clone() }
+    }
+
+    pub(crate) fn canceller(&self) -> Option<&Canceller> {
+        self.canceller.as_ref()
     }
 
     /// Whether the object has the interface `repository_id`. Asks the object unless the reference says so.
@@ -255,6 +267,12 @@ pub trait Reference: Clone + Sized {
     #[must_use]
     fn with_connect_timeout(&self, timeout: Duration) -> Self {
         self.with_policies(CallPolicies { connect_timeout: Some(timeout), ..CallPolicies::NONE })
+    }
+
+    /// A copy whose calls `canceller` can end.
+    #[must_use]
+    fn with_canceller(&self, canceller: &Canceller) -> Self {
+        Self::from_object(self.as_object().with_canceller(canceller))
     }
 
     /// A copy with these policies on top of its own.

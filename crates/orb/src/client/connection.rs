@@ -7,12 +7,14 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Half, Stream, Wait};
+use corelane_sys::poll;
 use corelane_wire::connection::{Framer, Step};
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits};
 
 use super::pool::Pool;
 use super::watch::Watched;
+use crate::cancel::Canceller;
 use crate::fault::Fault;
 use crate::invocation::machine::Written;
 use crate::orb::Core;
@@ -61,6 +63,8 @@ pub(crate) enum Broken {
     Fault(Fault),
     /// The time is over.
     TimedOut,
+    /// The caller's canceller says so.
+    Cancelled,
 }
 
 impl From<io::Error> for Broken {
@@ -162,7 +166,12 @@ impl ClientConnection {
 
     /// The next whole message.
     #[inline]
-    pub(crate) fn receive(&mut self, due: Due, limits: &Limits) -> Result<Received, Broken> {
+    pub(crate) fn receive(
+        &mut self,
+        due: Due,
+        limits: &Limits,
+        canceller: Option<&Canceller>,
+    ) -> Result<Received, Broken> {
         let mut due = due;
         let mut first = true;
         loop {
@@ -192,6 +201,13 @@ impl ClientConnection {
             {
                 due = due.fixed();
                 serving::until_readable(fd, due.moment())?;
+            }
+            if let (Some(canceller), Some(fd)) = (canceller, self.stream.readiness()) {
+                due = due.fixed();
+                let (reply, cancelled) = poll::wait_either(fd, canceller.readiness(), due.moment())?;
+                if cancelled && !reply {
+                    return Err(Broken::Cancelled);
+                }
             }
             let wait = self.wait(due)?;
             match self.stream.recv(self.received.room(wanted), wait) {

@@ -371,8 +371,9 @@ impl Call<'_, '_> {
     fn await_reply(&mut self, mut connection: Checkout, id: u32) -> Attempt {
         let limits = &self.core.config().limits;
         loop {
-            let received = match connection.receive(self.due, limits) {
+            let received = match connection.receive(self.due, limits, self.object.canceller()) {
                 Ok(received) => received,
+                Err(Broken::Cancelled) => return self.cancel(connection, id),
                 Err(Broken::TimedOut) => return self.give_up(connection, id),
                 Err(broken) => return self.lost(connection, Phase::Wait, Written::Whole, broken),
             };
@@ -426,15 +427,28 @@ impl Call<'_, '_> {
         outcome.unwrap_or_else(Attempt::Refused)
     }
 
+    /// The caller does not wait any longer.
+    #[cold]
+    fn cancel(&mut self, mut connection: Checkout, id: u32) -> Attempt {
+        self.tell_cancelled(&mut connection, id);
+        let detail = self.detail(&connection, Phase::Wait, "cancelled by the caller".into());
+        let exception = SystemException::omg(Kind::Transient, 3, Completion::Maybe);
+        Attempt::Refused(exception.with_detail(detail))
+    }
+
     /// The time is over while waiting: the server is told, the connection lives on.
     #[cold]
     fn give_up(&mut self, mut connection: Checkout, id: u32) -> Attempt {
+        self.tell_cancelled(&mut connection, id);
+        let detail = self.detail(&connection, Phase::Wait, String::new());
+        Attempt::Failed(Input::DeadlinePassed(Phase::Wait), detail)
+    }
+
+    fn tell_cancelled(&self, connection: &mut Checkout, id: u32) {
         let version = self.profile().map_or(Version::GIOP_1_2, |profile| profile.version);
         let mut cancel = Encoder::new();
         giop::write_cancel_request(&mut cancel, version, id);
         connection.abandon(&cancel);
-        let detail = self.detail(&connection, Phase::Wait, String::new());
-        Attempt::Failed(Input::DeadlinePassed(Phase::Wait), detail)
     }
 
     /// The connection failed under the request.
@@ -442,7 +456,7 @@ impl Call<'_, '_> {
     fn lost(&mut self, mut connection: Checkout, phase: Phase, written: Written, broken: Broken) -> Attempt {
         let (orderly, message) = match &broken {
             Broken::Closed => (true, "the server closed the connection in good order".to_owned()),
-            Broken::TimedOut => (false, String::new()),
+            Broken::TimedOut | Broken::Cancelled => (false, String::new()),
             Broken::Io(error) => (
                 written != Written::Nothing && connection.was_closed_orderly(&self.core.config().limits),
                 error.to_string(),
