@@ -22,6 +22,8 @@ static ALLOCATOR: corelane_sys::alloc::Counting = corelane_sys::alloc::Counting;
 pub struct TestProbe {
     level: AtomicI32,
     noted: AtomicI32,
+    started: AtomicI32,
+    met: AtomicI32,
 }
 
 impl Probe for TestProbe {
@@ -68,7 +70,20 @@ impl Probe for TestProbe {
     }
 
     fn slow(&self, milliseconds: u32) -> Result<(), SystemException> {
+        self.started.fetch_add(1, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(milliseconds.into()));
+        Ok(())
+    }
+
+    fn started(&self) -> Result<i32, SystemException> {
+        Ok(self.started.load(Ordering::SeqCst))
+    }
+
+    fn meet(&self, others: i32) -> Result<(), SystemException> {
+        self.met.fetch_add(1, Ordering::SeqCst);
+        while self.met.load(Ordering::SeqCst) < others {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         Ok(())
     }
 
