@@ -17,7 +17,7 @@ use corelane_sys::turn::Turn;
 use corelane_wire::connection::Framer;
 use corelane_wire::{CharSet, CodeSets, Version, WideSet};
 
-use super::lane::Lane;
+use super::lane::{Lane, Work};
 use crate::receive::ReceiveBuffer;
 
 /// Replies of low priority leave in slices of this size, so that one does not hold the kernel for long (decision 11).
@@ -148,7 +148,9 @@ impl Connection {
             return match self.stream.send_vectored(&[IoSlice::new(whole)], wait) {
                 Ok(sent) if sent == whole.len() => Sent::All,
                 Ok(sent) => self.send_rest(&mut writing, message, sent, wait),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.enqueue(&mut writing, message, 0),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.send_rest(&mut writing, message, 0, wait)
+                }
                 Err(_) => Sent::Lost(Loss::Gone),
             };
         }
@@ -163,24 +165,40 @@ impl Connection {
         match self.stream.send_vectored(&slices[..count], wait) {
             Ok(sent) if sent == total && count == message.len() => Sent::All,
             Ok(sent) => self.send_rest(&mut writing, message, sent, wait),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.enqueue(&mut writing, message, 0),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.send_rest(&mut writing, message, 0, wait),
             Err(_) => Sent::Lost(Loss::Gone),
         }
     }
 
     /// The transport took only `sent` octets: goes on until it takes none, then queues.
+    ///
+    /// `congested` is set before the last attempt, so that the edge which says that there is room again, and which may come at
+    /// any moment after that attempt, finds it set: the thread that is told of it then waits for the lock and flushes.
     #[cold]
     fn send_rest(&self, writing: &mut Writing, message: &[&[u8]], mut sent: usize, wait: Wait) -> Sent {
+        let mut announced = false;
         loop {
-            let Some(next) = after(message, sent).next() else { return Sent::All };
+            let Some(next) = after(message, sent).next() else { break };
             let next = &next[..next.len().min(SLICE)];
             match self.stream.send_vectored(&[IoSlice::new(next)], wait) {
                 Ok(0) => return Sent::Lost(Loss::Gone),
                 Ok(count) => sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.enqueue(writing, message, sent),
-                Err(_) => return Sent::Lost(Loss::Gone),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Sent::Lost(Loss::Gone),
+                Err(_) if announced => return self.enqueue(writing, message, sent),
+                Err(_) => {
+                    self.congested.store(true, Ordering::SeqCst);
+                    announced = true;
+                }
             }
         }
+        // Whoever stopped reading meanwhile is not told by any edge.
+        if announced
+            && self.congested.swap(false, Ordering::SeqCst)
+            && let Some(lane) = self.lane.upgrade()
+        {
+            lane.push(Work::Read(self.place));
+        }
+        Sent::All
     }
 
     #[cold]
@@ -192,7 +210,6 @@ impl Connection {
         for slice in after(message, sent) {
             writing.queue.extend(slice);
         }
-        self.congested.store(true, Ordering::Release);
         Sent::Queued
     }
 
