@@ -211,6 +211,48 @@ fn requests_are_held_in_every_dispatch_architecture() {
     }
 }
 
+fn connect(world: &World) -> std::net::TcpStream {
+    let port: u16 = world.server.endpoints()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
+    let stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream
+}
+
+#[test]
+fn a_held_oneway_that_waits_for_the_server_is_answered_once_and_runs() {
+    use std::io::{Read, Write};
+    let world = World::new();
+    let poa = own_manager(&world, "holding", USER);
+    let ran = Arc::new(AtomicBool::new(false));
+    let runs = Arc::clone(&ran);
+    let noted = servant(move || {
+        runs.store(true, Ordering::SeqCst);
+        Ok(1)
+    });
+    poa.activate_object_with_id(&"x".into(), &noted).unwrap();
+    let object = poa.id_to_reference(&"x".into()).unwrap();
+    let profile = object.ior().profiles.last().unwrap().parse().unwrap();
+    // GIOP 1.2, SYNC_WITH_SERVER, target by key.
+    let mut body = vec![9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+    body.extend((profile.object_key.len() as u32).to_le_bytes());
+    body.extend(profile.object_key);
+    body.resize(body.len().next_multiple_of(4), 0);
+    body.extend(b"\x06\0\0\0value\0\0\0\0\0\0\0");
+    let mut message = b"GIOP\x01\x02\x01\x00".to_vec();
+    message.extend((body.len() as u32).to_le_bytes());
+    message.extend(body);
+    let mut stream = connect(&world);
+    stream.write_all(&message).unwrap();
+    let mut reply = [0; 24];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!((reply[7], reply[12], reply[16]), (1, 9, 0), "a reply without exception");
+    assert!(!ran.load(Ordering::SeqCst));
+    poa.manager().activate().unwrap();
+    eventually(|| ran.load(Ordering::SeqCst));
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    assert!(stream.read(&mut reply).is_err(), "one answer is enough");
+}
+
 #[test]
 fn more_requests_than_fit_are_turned_away() {
     use std::io::{Read, Write};
@@ -234,9 +276,7 @@ fn more_requests_than_fit_are_turned_away() {
         message.extend(body);
         message
     };
-    let port: u16 = world.server.endpoints()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
-    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut stream = connect(&world);
     stream.write_all(&(0..1025).flat_map(request).collect::<Vec<u8>>()).unwrap();
     let mut header = [0; 12];
     stream.read_exact(&mut header).unwrap();

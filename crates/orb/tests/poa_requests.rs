@@ -196,9 +196,16 @@ fn what_a_servant_activator_answers_reaches_the_client() {
             assert_eq!(maker.told.lock().unwrap().len(), 1, "{way:?}");
         }
     }
-    *maker.answer.lock().unwrap() = Some(Err(ServantManagerError::Forward(elsewhere)));
-    for way in WAYS {
-        assert_eq!(world.call(way, &object).unwrap(), 77, "{way:?}");
+    let other = World::new();
+    let far = world.server.string_to_object(&other.root.activate(&number(78)).unwrap().to_string()).unwrap().unwrap();
+    for (reference, answer) in [(elsewhere, 77), (far, 78)] {
+        *maker.answer.lock().unwrap() = Some(Err(ServantManagerError::Forward(reference)));
+        for way in WAYS {
+            maker.told.lock().unwrap().clear();
+            let object = poa.create_reference_with_id(&"x".into(), VALUE).unwrap();
+            assert_eq!(world.call(way, &object).unwrap(), answer, "{way:?}");
+            assert_eq!(maker.told.lock().unwrap().len(), 1, "asked once for one call");
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn invoke<'a>(
     operation: &Operation,
     arguments: Arguments<'_, 'a>,
 ) -> Result<Reply, SystemException> {
-    if object.binding().may_be_local(object.core()) {
+    if object.binding().may_be_local(object.core()) && object.binding().forwarded().is_none() {
         return crate::poa::invoke_local(object, operation, arguments);
     }
     let what = Request::Call { operation, response: ResponseExpected::Target, arguments };
@@ -50,7 +50,7 @@ pub(crate) fn oneway<'a>(
     scope: SyncScope,
     arguments: Arguments<'_, 'a>,
 ) -> Result<(), SystemException> {
-    if object.binding().may_be_local(object.core()) {
+    if object.binding().may_be_local(object.core()) && object.binding().forwarded().is_none() {
         return crate::poa::send_local(object, operation, arguments);
     }
     let response = match scope {

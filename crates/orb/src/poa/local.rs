@@ -14,6 +14,7 @@ use super::hold::{Held, Hold, Kept};
 use super::{Found, Located};
 use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::invocation::target::Target;
 use crate::invocation::{Body, Operation, Reply};
 use crate::object::ObjectRef;
 use crate::orb::Core;
@@ -23,6 +24,16 @@ use crate::server::request::{Outcome, panicked, run};
 
 /// Forwards that a local call follows.
 const FORWARDS: usize = 10;
+
+/// What looking for a servant to call directly came to.
+enum Looked<T> {
+    /// The call is over.
+    Over(T),
+    /// The object is elsewhere.
+    Forward(ObjectRef),
+    /// To be marshalled, or waited for.
+    Otherwise,
+}
 
 /// Calls the servant of `object` directly, if it lives here and implements `I`; `None` sends the call its usual way.
 #[inline]
@@ -36,26 +47,59 @@ pub(crate) fn call_local<I: ?Sized + 'static, T, E: From<SystemException>>(
     if let Err(unusable) = core.check_usable() {
         return Some(Err(unusable.into()));
     }
-    core.adapters().find(key, operation.as_bytes(), |found| {
-        let target = match found {
-            Found::Servant(target) => target,
-            Found::Refused(exception) => return Some(Err(exception.into())),
-            // To be waited for, or followed.
-            Found::Held(_) | Found::Forward(_) => return None,
+    let mut call = Some(call);
+    let mut look = |key: &[u8]| {
+        core.adapters().find(key, operation.as_bytes(), |found| {
+            let target = match found {
+                Found::Servant(target) => target,
+                Found::Refused(exception) => return Looked::Over(Err(exception.into())),
+                Found::Forward(reference) => return Looked::Forward(reference),
+                Found::Held(_) => return Looked::Otherwise,
+            };
+            let (Some(servant), Some(call)) = (target.servant.implements::<I>(), call.take()) else {
+                let finished = target.finish(operation.as_bytes());
+                return finished.err().map_or(Looked::Otherwise, |exception| Looked::Over(Err(exception.into())));
+            };
+            let Some(_frame) = Upcall::enter(&target) else {
+                // A servant that was lent goes back.
+                let _ = target.finish(operation.as_bytes());
+                return Looked::Over(Err(super::incarnation::too_deep().into()));
+            };
+            let result = match catch_unwind(AssertUnwindSafe(|| call(&servant))) {
+                Ok(result) => result,
+                Err(panic) => Err(panicked(core, target, operation.as_bytes(), &*panic).into()),
+            };
+            Looked::Over(target.finish(operation.as_bytes()).map_err(E::from).and(result))
+        })
+    };
+    match look(key) {
+        Looked::Over(result) => Some(result),
+        Looked::Otherwise => None,
+        Looked::Forward(reference) => follow(object, reference, look),
+    }
+}
+
+/// Goes on where an object has been forwarded to; `None` if the call is to be marshalled.
+#[cold]
+fn follow<T, E: From<SystemException>>(
+    object: &ObjectRef,
+    mut reference: ObjectRef,
+    mut look: impl FnMut(&[u8]) -> Looked<Result<T, E>>,
+) -> Option<Result<T, E>> {
+    let core = object.core();
+    for _ in 0..FORWARDS {
+        let Some(key) = reference.binding().local_key(core) else {
+            // The marshalled call begins there, so that nobody is asked twice for one call.
+            object.binding().set_forwarded(Some(Arc::new(Target::new(core, reference.ior().clone()))));
+            return None;
         };
-        let Some(servant) = target.servant.implements::<I>() else {
-            return target.finish(operation.as_bytes()).err().map(|exception| Err(exception.into()));
-        };
-        let Some(_frame) = Upcall::enter(&target) else {
-            let _ = target.finish(operation.as_bytes());
-            return Some(Err(super::incarnation::too_deep().into()));
-        };
-        let result = match catch_unwind(AssertUnwindSafe(|| call(&servant))) {
-            Ok(result) => result,
-            Err(panic) => Err(panicked(core, target, operation.as_bytes(), &*panic).into()),
-        };
-        Some(target.finish(operation.as_bytes()).map_err(E::from).and(result))
-    })
+        match look(key) {
+            Looked::Over(result) => return Some(result),
+            Looked::Otherwise => return None,
+            Looked::Forward(next) => reference = next,
+        }
+    }
+    Some(Err(SystemException::new(Kind::Transient, crate::minor::FORWARD_LOOP, Completion::No).into()))
 }
 
 /// What a local call came to: its outcome, its results, and whether they are a user exception.

@@ -106,7 +106,14 @@ fn request(
         None => Outcome::Exception(crate::poa::no_such_object()),
     };
     if let Outcome::Held(until) = &outcome {
-        match hold(core, connection, until, Message::Assembled(header, octets.to_vec(), breaks.to_vec())) {
+        let mut octets = octets.to_vec();
+        if wanted == ResponseExpected::Server
+            && let Some(flags) = octets.get_mut(RESPONSE_FLAGS)
+        {
+            // The client has its answer.
+            *flags = 0;
+        }
+        match hold(core, connection, until, Message::Assembled(header, octets, breaks.to_vec())) {
             Ok(()) => {
                 memory.reply = call.finish().0.into_buffer();
                 return Ok(());
@@ -128,6 +135,9 @@ fn request(
     memory.reply = call.finish().0.into_buffer();
     Ok(())
 }
+
+/// Where the response flags of a GIOP 1.2 request are (CORBA 3.0.3, section 15.4.2): after the header and the request id.
+const RESPONSE_FLAGS: usize = 16;
 
 /// The object key of a request's address.
 #[inline]
