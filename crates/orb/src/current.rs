@@ -46,6 +46,18 @@ const EMPTY: Frame = Frame {
     keeps_servant: false,
 };
 
+impl Frame {
+    #[inline]
+    fn of(poa: &PoaCore, id: &[u8]) -> Self {
+        let mut frame = Frame { stamp: poa.stamp, poa: poa.place, length: BESIDE, ..EMPTY };
+        if let Some(inline) = frame.id.get_mut(..id.len()) {
+            inline.copy_from_slice(id);
+            frame.length = id.len() as u8;
+        }
+        frame
+    }
+}
+
 struct Stack {
     depth: Cell<usize>,
     frames: [Cell<Frame>; DEPTH],
@@ -175,13 +187,8 @@ impl Upcall {
     #[inline]
     pub(crate) fn enter(target: &Target<'_>) -> Option<Self> {
         let poa = target.poa;
-        let mut frame = Frame { stamp: poa.stamp, poa: poa.place, servant: target.servant.identity(), ..EMPTY };
-        if let Some(id) = frame.id.get_mut(..target.id.len()) {
-            id.copy_from_slice(target.id);
-            frame.length = target.id.len() as u8;
-        } else {
-            frame.length = BESIDE;
-        }
+        let mut frame = Frame::of(poa, target.id);
+        frame.servant = target.servant.identity();
         frame.keeps_servant = !target.in_map;
         if frame.length == BESIDE || frame.keeps_servant {
             return Self::push_beside(poa, frame, Some(target.id), Some(target.servant));
@@ -191,8 +198,7 @@ impl Upcall {
 
     /// Pushes a frame for `preinvoke`: the object is known, the servant is not.
     pub(crate) fn enter_preinvoke(poa: &Arc<PoaCore>, id: &[u8]) -> Option<Self> {
-        let frame = Frame { stamp: poa.stamp, poa: poa.place, length: BESIDE, ..EMPTY };
-        Self::push_beside(poa, frame, Some(id), None)
+        Self::push_beside(poa, Frame::of(poa, id), Some(id), None)
     }
 
     /// Pushes a frame for a callback that runs for no object.

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use corelane::poa::*;
-use corelane::{CallPolicies, Completion, Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemExceptionKind as Kind};
+use corelane::{
+    CallPolicies, Completion, Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemExceptionKind as Kind, Version,
+};
 use poa::*;
 
 const DISCARDED: (Kind, u32, Completion) = (Kind::Transient, 1, Completion::No);
@@ -52,7 +54,7 @@ fn every_transition() {
 #[test]
 fn managers_are_made_listed_and_found() {
     let world = World::new();
-    let factory = world.root.manager_factory().unwrap();
+    let factory = world.root.manager_factory();
     assert_eq!(world.root.manager().id(), "RootPOAManager");
     let shared = factory.create_manager("shared").unwrap();
     assert_eq!(shared.state(), ManagerState::Holding);
@@ -92,6 +94,11 @@ fn discarding_and_inactive_managers_turn_requests_away() {
         }
         assert_eq!(refused(world.remote(&object).validate_connection()), DISCARDED);
         assert_eq!(refused(object.validate_connection()), DISCARDED);
+        // GIOP 1.0 cannot say why.
+        let old = Orb::builder().giop_version(Version::GIOP_1_0).build().unwrap();
+        let object_of_old = old.string_to_object(&object.to_string()).unwrap().unwrap();
+        assert_eq!(refused(object_of_old.validate_connection()), NO_OBJECT);
+        assert_eq!(refused(call_marshalled(&object_of_old)), DISCARDED);
         poa.manager().deactivate(true, true).unwrap();
         for way in WAYS {
             assert_eq!(refused(world.call(way, &object)), REFUSED, "{name} {way:?}");

@@ -251,6 +251,37 @@ fn the_main_thread_makes_and_ends_servants() {
 }
 
 #[test]
+fn the_main_thread_makes_adapters() {
+    struct InMain(ThreadId);
+    impl AdapterActivator for InMain {
+        fn unknown_adapter(&self, parent: &Poa, name: &str) -> Result<bool, SystemException> {
+            assert_eq!(std::thread::current().id(), self.0);
+            let poa = parent.create_poa(name, Some(parent.manager()), PERSISTENT).unwrap();
+            poa.activate_object_with_id(&"x".into(), &number(1)).unwrap();
+            Ok(true)
+        }
+    }
+    let world = World::new();
+    let policies = PoaPolicies { threading: Threading::MainThread, ..PERSISTENT };
+    let main = world.poa("main", policies);
+    main.set_activator(Some(Arc::new(InMain(std::thread::current().id()))));
+    let child = main.create_poa("child", None, PERSISTENT).unwrap();
+    let object = child.create_reference_with_id(&"x".into(), VALUE).unwrap();
+    std::thread::scope(|scope| {
+        for way in WAYS {
+            main.find_poa("child", false).unwrap().destroy(true, true).unwrap();
+            let call = scope.spawn({
+                let (world, object) = (&world, &object);
+                move || world.call(way, object)
+            });
+            eventually(|| world.server.perform_work());
+            assert_eq!(call.join().unwrap().unwrap(), 1, "{way:?}");
+        }
+    });
+    world.no_panics();
+}
+
+#[test]
 fn requests_that_wait_for_the_main_thread_are_bounded() {
     let world = World::new();
     let object = main_object(&world, &number(1));

@@ -268,7 +268,8 @@ pub(crate) fn locate_local(object: &ObjectRef) -> Result<(), SystemException> {
     let Some(key) = object.binding().local_key(core) else { return Ok(()) };
     loop {
         match core.adapters().locate(key) {
-            Located::Here | Located::Forward(_) => return Ok(()),
+            // What only the main thread can tell, the first call finds out.
+            Located::Here | Located::Forward(_) | Located::Held(Hold::MainThread(_)) => return Ok(()),
             Located::Unknown => return Err(super::no_such_object()),
             Located::Raised(exception) => return Err(exception),
             Located::Held(hold) => {

@@ -14,6 +14,7 @@ use super::error::PoaError;
 use super::hold::{Held, HeldList, Kept};
 use super::map::Why;
 use super::{Life, Place, PoaCore, RequestProcessing};
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
 
 /// What happens to requests.
@@ -271,33 +272,36 @@ impl Managers {
     }
 }
 
-/// Makes and finds the POA managers of an ORB.
+/// Makes and finds the POA managers of an ORB. It does not keep the ORB alive.
 #[derive(Clone, Debug)]
 pub struct PoaManagerFactory {
-    orb: Arc<Core>,
+    orb: Weak<Core>,
 }
 
 impl PoaManagerFactory {
-    pub(super) fn new(orb: Arc<Core>) -> Self {
+    pub(super) fn new(orb: Weak<Core>) -> Self {
         PoaManagerFactory { orb }
     }
 
     /// Makes a manager, which holds requests until it is activated.
     ///
     /// # Errors
-    /// [`PoaError::ManagerAlreadyExists`].
+    /// [`PoaError::ManagerAlreadyExists`]; BAD_INV_ORDER 4 when the ORB has ended.
     pub fn create_manager(&self, id: &str) -> Result<PoaManager, PoaError> {
-        let mut list = self.orb.adapters().managers.list.lock();
+        let orb = self.orb.upgrade().ok_or_else(|| SystemException::omg(Kind::BadInvOrder, 4, Completion::No))?;
+        orb.check_usable()?;
+        let mut list = orb.adapters().managers.list.lock();
         if list.iter().filter_map(Weak::upgrade).any(|manager| manager.id == id) {
             return Err(PoaError::ManagerAlreadyExists);
         }
-        Ok(Managers::enter(&mut list, id.to_owned(), &self.orb))
+        Ok(Managers::enter(&mut list, id.to_owned(), &orb))
     }
 
     /// All managers that somebody uses.
     #[must_use]
     pub fn list(&self) -> Vec<PoaManager> {
-        let list = self.orb.adapters().managers.list.lock();
+        let Some(orb) = self.orb.upgrade() else { return Vec::new() };
+        let list = orb.adapters().managers.list.lock();
         list.iter().filter_map(Weak::upgrade).map(PoaManager).collect()
     }
 

@@ -133,11 +133,9 @@ impl Poa {
     }
 
     /// What makes managers that several POAs share.
-    ///
-    /// # Errors
-    /// BAD_INV_ORDER 4 when the ORB has ended.
-    pub fn manager_factory(&self) -> Result<PoaManagerFactory, PoaError> {
-        Ok(PoaManagerFactory::new(self.core.orb()?))
+    #[must_use]
+    pub fn manager_factory(&self) -> PoaManagerFactory {
+        PoaManagerFactory::new(self.core.orb.clone())
     }
 
     /// The root POA of an ORB that is being made.
@@ -303,7 +301,15 @@ impl PoaCore {
         if self.life() != Life::Alive {
             return Some(super::Found::Refused(super::demux::ending()));
         }
-        (self.manager.state() != ManagerState::Active).then(|| not_active(self))
+        if self.manager.state() != ManagerState::Active {
+            return Some(not_active(self));
+        }
+        // The request goes on in the main thread, which asks then.
+        let orb = self
+            .orb()
+            .ok()
+            .filter(|orb| self.policies.threading == Threading::MainThread && !orb.main_queue().is_main_thread())?;
+        Some(super::Found::Held(Hold::MainThread(orb)))
     }
 
     /// The name and parent of a POA whose adapter activator has not returned; not in the thread of that activator.
