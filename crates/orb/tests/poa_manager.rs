@@ -3,6 +3,7 @@
 
 mod poa;
 
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -181,14 +182,14 @@ fn held_requests_run_in_the_order_of_their_arrival() {
         });
         poa.activate_object_with_id(&ObjectId::from(&*number.to_string()), &noted).unwrap();
     }
-    std::thread::scope(|scope| {
-        for number in 0..20 {
-            let object = poa.id_to_reference(&ObjectId::from(&*number.to_string())).unwrap();
-            later(scope, Way::Remote, &world, &object);
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        poa.manager().activate().unwrap();
-    });
+    // On one connection, so that the order of arrival is known.
+    let mut stream = connect(&world);
+    let objects = (0..20).map(|number| poa.id_to_reference(&ObjectId::from(&*number.to_string())).unwrap());
+    stream.write_all(&objects.zip(0..).flat_map(|(object, id)| request(&object, id)).collect::<Vec<u8>>()).unwrap();
+    a_while();
+    assert!(order.lock().unwrap().is_empty());
+    poa.manager().activate().unwrap();
+    eventually(|| order.lock().unwrap().len() == 20);
     assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
 }
 
@@ -218,6 +219,24 @@ fn requests_are_held_in_every_dispatch_architecture() {
     }
 }
 
+/// A GIOP 1.0 request without arguments, little-endian.
+fn request(object: &ObjectRef, id: u32) -> Vec<u8> {
+    let profile = object.ior().profiles.last().unwrap().parse().unwrap();
+    let mut body = vec![0, 0, 0, 0];
+    body.extend(id.to_le_bytes());
+    body.extend([1, 0, 0, 0]);
+    body.extend((profile.object_key.len() as u32).to_le_bytes());
+    body.extend(profile.object_key);
+    body.resize(body.len().next_multiple_of(4), 0);
+    body.extend(6u32.to_le_bytes());
+    body.extend(b"value\0\0\0");
+    body.extend(0u32.to_le_bytes());
+    let mut message = b"GIOP\x01\x00\x01\x00".to_vec();
+    message.extend((body.len() as u32).to_le_bytes());
+    message.extend(body);
+    message
+}
+
 fn connect(world: &World) -> std::net::TcpStream {
     let port: u16 = world.server.endpoints()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
     let stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -227,7 +246,6 @@ fn connect(world: &World) -> std::net::TcpStream {
 
 #[test]
 fn a_held_oneway_that_waits_for_the_server_is_answered_once_and_runs() {
-    use std::io::{Read, Write};
     let world = World::new();
     let poa = own_manager(&world, "holding", USER);
     let ran = Arc::new(AtomicBool::new(false));
@@ -262,29 +280,11 @@ fn a_held_oneway_that_waits_for_the_server_is_answered_once_and_runs() {
 
 #[test]
 fn more_requests_than_fit_are_turned_away() {
-    use std::io::{Read, Write};
     let world = World::new();
     let poa = own_manager(&world, "holding", USER);
     let object = poa.create_reference_with_id(&"x".into(), VALUE).unwrap();
-    let profile = object.ior().profiles.last().unwrap().parse().unwrap();
-    // A GIOP 1.0 request without arguments, little-endian.
-    let request = |id: u32| {
-        let mut body = vec![0, 0, 0, 0];
-        body.extend(id.to_le_bytes());
-        body.extend([1, 0, 0, 0]);
-        body.extend((profile.object_key.len() as u32).to_le_bytes());
-        body.extend(profile.object_key);
-        body.resize(body.len().next_multiple_of(4), 0);
-        body.extend(6u32.to_le_bytes());
-        body.extend(b"value\0\0\0");
-        body.extend(0u32.to_le_bytes());
-        let mut message = b"GIOP\x01\x00\x01\x00".to_vec();
-        message.extend((body.len() as u32).to_le_bytes());
-        message.extend(body);
-        message
-    };
     let mut stream = connect(&world);
-    stream.write_all(&(0..1025).flat_map(request).collect::<Vec<u8>>()).unwrap();
+    stream.write_all(&(0..1025).flat_map(|id| request(&object, id)).collect::<Vec<u8>>()).unwrap();
     let mut header = [0; 12];
     stream.read_exact(&mut header).unwrap();
     let mut body = vec![0; u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize];
