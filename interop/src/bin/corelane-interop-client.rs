@@ -1,0 +1,26 @@
+//! `corelane-interop-client REFERENCE` with the options of the other ORBs' clients and of `corelane_interop::suite::options::Setup`.
+//!
+//! Calls every operation of interop.idl on the Suite that REFERENCE (IOR:, corbaloc:, or a file with one of them) names, and verifies
+//! all that comes back. Prints `ok NAME` or `FAIL NAME ...` for each, and at last `N passed, M failed`.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::process::ExitCode;
+
+use corelane_interop::suite::checks;
+use corelane_interop::suite::options::ClientOptions;
+
+fn main() -> ExitCode {
+    match ClientOptions::read(env::args().skip(1)).map(checks::run) {
+        Ok(Ok(true)) => ExitCode::SUCCESS,
+        Ok(Ok(false)) => ExitCode::FAILURE,
+        Ok(Err(trouble)) => {
+            println!("FAIL setup {trouble}");
+            ExitCode::FAILURE
+        }
+        Err(trouble) => {
+            eprintln!("{trouble}");
+            ExitCode::from(2)
+        }
+    }
+}

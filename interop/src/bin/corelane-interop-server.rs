@@ -1,0 +1,64 @@
+//! `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof]` and the options of `corelane_interop::suite::options::Setup`.
+//!
+//! Serves Interop::Suite under the plain key "Interop", writes its reference to FILE, and runs until the shutdown operation, until
+//! the life is over (300 s), or until the standard input ends if asked to watch it.
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::io::Read;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+use std::{env, fs, io};
+
+use corelane_interop::suite::options::ServerOptions;
+use corelane_interop::suite::servants::{self, SuiteServant};
+
+fn main() -> ExitCode {
+    let options = match ServerOptions::read(env::args().skip(1)) {
+        Ok(options) => options,
+        Err(trouble) => {
+            eprintln!("{trouble}");
+            return ExitCode::from(2);
+        }
+    };
+    match serve(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
+    let orb = options.setup.orb()?;
+    let poa = orb.root_poa();
+    let reference = poa.activate(&servants::suite(SuiteServant::new(&poa, orb.shutdown_handle())?))?;
+    orb.bind_key("Interop", &reference)?;
+    poa.manager().activate()?;
+    let part = format!("{}.part", options.ior);
+    fs::write(&part, format!("{reference}\n"))?;
+    fs::rename(&part, &options.ior)?;
+    println!("ready");
+
+    let (life, end_of_life) = (Duration::from_secs(options.life), orb.shutdown_handle());
+    thread::spawn(move || {
+        thread::sleep(life);
+        end_of_life.shutdown();
+    });
+    if options.until_eof {
+        let end_of_input = orb.shutdown_handle();
+        thread::spawn(move || {
+            let mut octet = [0];
+            // An error is the end as well.
+            while io::stdin().read(&mut octet).is_ok_and(|count| count > 0) {}
+            end_of_input.shutdown();
+        });
+    }
+    orb.run();
+    let counts = orb.event_counts();
+    orb.shutdown(true)?;
+    println!("ended; events: {counts:?}");
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! The client's checks: every operation of interop.idl is called, and all that comes back is verified.
+//!
+//! The names and their order are those of interop/peers/omniorb/client.cc.
+
+mod echoes;
+mod rest;
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use corelane::{ObjectRef, Orb, Reference, SystemException};
+
+use super::options::ClientOptions;
+use super::servants::BouncerServant;
+use super::values::{Random, Repertoire};
+use crate::interop::*;
+
+/// What a check has to say; empty text is nothing.
+pub(crate) type Verdict = Result<String, SystemException>;
+
+/// Counts and prints, one line per check.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    skipped: HashSet<String>,
+    counts: Mutex<(usize, usize)>,
+}
+
+impl Report {
+    /// Runs a check; what it returns, or the exception that ends it, is the trouble.
+    pub(crate) fn check(&self, name: &str, work: impl FnOnce() -> Verdict) {
+        if self.skipped.contains(name) {
+            return;
+        }
+        let trouble = work().unwrap_or_else(|exception| format!("got exception {exception}"));
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if trouble.is_empty() {
+            counts.0 += 1;
+            println!("ok {name}");
+        } else {
+            counts.1 += 1;
+            println!("FAIL {name} {}", trouble.replace('\n', " "));
+        }
+    }
+}
+
+/// The client's own side and the suite that it calls.
+pub(crate) struct Client {
+    report: Report,
+    suite: SuiteRef,
+    servant: Arc<BouncerServant>,
+    mine: BouncerRef,
+    options: ClientOptions,
+}
+
+impl Client {
+    fn random(&self, round: u64) -> Random {
+        let ClientOptions { characters, plain_unions, .. } = self.options;
+        Random::new(round, Repertoire { characters, plain_unions })
+    }
+}
+
+/// Runs all checks and returns whether they passed.
+///
+/// # Errors
+/// The client could not begin.
+pub fn run(options: ClientOptions) -> Result<bool, String> {
+    let orb = options.setup.orb()?;
+    let suite = match narrow(&orb, &options.reference) {
+        Ok(suite) => suite,
+        Err(trouble) => {
+            println!("FAIL narrow {trouble}");
+            return Ok(false);
+        }
+    };
+    let servant = Arc::new(BouncerServant::default());
+    let poa = orb.root_poa();
+    let mine = poa.activate(&Bouncer::servant_of(Arc::clone(&servant))).map_err(|error| error.to_string())?;
+    poa.manager().activate().map_err(|error| error.to_string())?;
+    let mine = BouncerRef::from_object(mine);
+    let report = Report { skipped: options.skipped.clone(), ..Report::default() };
+    let client = Client { report, suite, servant, mine, options };
+    client.echoes();
+    client.references();
+    client.failures();
+    client.the_rest();
+    let mut size = 1000;
+    while size <= client.options.big {
+        client.big_messages(size);
+        size *= 10;
+    }
+    if client.options.threads > 0 {
+        client.concurrent();
+    }
+    if client.options.shutdown {
+        client.report.check("shutdown", || client.suite.shutdown().map(|()| String::new()));
+    }
+    let (passed, failed) = *client.report.counts.lock().unwrap_or_else(PoisonError::into_inner);
+    println!("{passed} passed, {failed} failed");
+    drop(client);
+    orb.shutdown(true).map_err(|exception| exception.to_string())?;
+    Ok(failed == 0)
+}
+
+fn narrow(orb: &Orb, reference: &str) -> Result<SuiteRef, String> {
+    orb.reference(reference).map_err(|exception| exception.to_string())
+}
+
+/// Says how two values differ. The text of a floating-point number tells what equality does not: -0 from 0.
+pub(crate) fn differs<T: PartialEq + Debug>(place: &str, expected: &T, got: &T) -> String {
+    let shown = |value: &T| format!("{value:?}");
+    if expected == got && shown(expected) == shown(got) {
+        return String::new();
+    }
+    format!("{place} expected {expected:?} got {got:?} ")
+}
+
+/// Says whether two references are to different objects, or one only is nil.
+pub(crate) fn same(place: &str, expected: Option<&ObjectRef>, got: Option<&ObjectRef>) -> String {
+    let equal = match (expected, got) {
+        (None, None) => true,
+        (Some(expected), Some(got)) => expected.is_equivalent(got),
+        _ => false,
+    };
+    if equal { String::new() } else { format!("{place} is another object ") }
+}
+
+/// The untyped reference in a typed one that may be nil.
+pub(crate) fn plain<R: Reference>(reference: Option<&R>) -> Option<&ObjectRef> {
+    reference.map(Reference::as_object)
+}

@@ -1,0 +1,12 @@
+//! Corelane's own servants and checks for interop.idl, as the programs of the other ORBs have them.
+//!
+//! - [`servants`]: the suite for the server, and the bouncer that both ends have.
+//! - [`values`]: test values of every type.
+//! - [`checks`]: every check of the client, and its report.
+//! - [`options`]: the command lines of the two programs.
+
+pub mod checks;
+mod echoes;
+pub mod options;
+pub mod servants;
+pub mod values;

@@ -1,0 +1,287 @@
+//! The command lines of Corelane's two programs, which understand what the peers' programs do.
+
+use std::collections::HashSet;
+use std::fs;
+
+use corelane::{CharSet, Dispatch, NestedWait, Orb, OrbBuilder, PoolConfig, Version};
+
+/// Which characters narrow strings have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Characters {
+    /// ASCII; the programs' native code set is ISO 8859-1.
+    Ascii,
+    /// ISO 8859-1, which is the native code set too.
+    Latin1,
+    /// Any of Unicode; the native code set is UTF-8.
+    Unicode,
+}
+
+impl Characters {
+    /// The name on command lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Characters::Ascii => "ascii",
+            Characters::Latin1 => "latin1",
+            Characters::Unicode => "unicode",
+        }
+    }
+}
+
+/// How an ORB of these programs is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// `--listen ADDRESS`, any number of times; a free port of the loopback interface without it.
+    pub listen: Vec<String>,
+    /// `--giop 1.N`: the highest version spoken and published.
+    pub version: Version,
+    /// `--native latin1|utf8`: the native code set.
+    pub native: CharSet,
+    /// `--fragment OCTETS`: larger messages are sent in fragments of that size.
+    pub fragment: Option<usize>,
+    /// `--dispatch reactive|thread-per-connection|leader-followers|half-sync`.
+    pub dispatch: String,
+    /// `--pool N`: threads of the pool, or connections with a thread of their own.
+    pub threads: usize,
+    /// `--nested DEPTH`: while a call of a servant waits, its thread serves, at most so many upcalls inside one another; 0: it waits.
+    /// The dispatch's own choice without it.
+    pub nested: Option<u8>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            version: Version::GIOP_1_2,
+            native: CharSet::Utf8,
+            fragment: None,
+            dispatch: "leader-followers".into(),
+            // Eight callers that each nest four upcalls deep, and one that listens.
+            threads: 40,
+            nested: None,
+        }
+    }
+}
+
+impl Setup {
+    /// Takes one option with its value from the command line; false if it is none of these.
+    fn take(&mut self, word: &str, words: &mut Words) -> Result<bool, String> {
+        match word {
+            "--listen" => self.listen.push(words.value(word)?),
+            "--giop" => {
+                self.version = match words.value(word)?.as_str() {
+                    "1.0" => Version::GIOP_1_0,
+                    "1.1" => Version::GIOP_1_1,
+                    "1.2" => Version::GIOP_1_2,
+                    other => return Err(format!("--giop {other}: 1.0, 1.1 or 1.2 is expected")),
+                }
+            }
+            "--native" => {
+                self.native = match words.value(word)?.as_str() {
+                    "latin1" => CharSet::Latin1,
+                    "utf8" => CharSet::Utf8,
+                    other => return Err(format!("--native {other}: latin1 or utf8 is expected")),
+                }
+            }
+            "--fragment" => self.fragment = Some(words.number(word)?),
+            "--dispatch" => self.dispatch = words.value(word)?,
+            "--pool" => self.threads = words.number(word)?,
+            "--nested" => self.nested = Some(words.number(word)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The ORB as set up.
+    ///
+    /// # Errors
+    /// An unknown dispatch, or an address that cannot be listened at.
+    pub fn orb(&self) -> Result<Orb, String> {
+        self.builder()?.build().map_err(|error| error.to_string())
+    }
+
+    fn builder(&self) -> Result<OrbBuilder, String> {
+        let dispatch = match self.dispatch.as_str() {
+            "reactive" => Dispatch::Reactive,
+            "thread-per-connection" => Dispatch::ThreadPerConnection { most: self.threads },
+            "leader-followers" => Dispatch::LeaderFollowers { threads: self.threads },
+            "half-sync" => Dispatch::HalfSyncHalfAsync { threads: self.threads, queue: 1000 },
+            other => return Err(format!("--dispatch {other} is unknown")),
+        };
+        let nested_wait = self.nested.map(|depth| match depth {
+            0 => NestedWait::InPlace,
+            depth => NestedWait::Serving { depth },
+        });
+        let pool = PoolConfig { dispatch, nested_wait, ..PoolConfig::default() };
+        let mut builder = Orb::builder().pool(pool).giop_version(self.version).native_char_set(self.native);
+        // Nested calls of many threads, each with a connection of its own.
+        builder = builder.connections_per_server(64);
+        if let Some(octets) = self.fragment {
+            builder = builder.fragment_size(octets);
+        }
+        if self.listen.is_empty() {
+            return Ok(builder.listen("tcp:127.0.0.1:0"));
+        }
+        Ok(self.listen.iter().fold(builder, |builder, address| builder.listen(address)))
+    }
+}
+
+/// `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof]`, and the options of [`Setup`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerOptions {
+    /// Where the reference is written.
+    pub ior: String,
+    /// Seconds until the server ends by itself.
+    pub life: u64,
+    /// It ends with its standard input.
+    pub until_eof: bool,
+    /// Its ORB.
+    pub setup: Setup,
+}
+
+impl ServerOptions {
+    /// Reads the command line, the program's name not among the words.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut words = Words(words.collect::<Vec<_>>().into_iter());
+        let mut options = Self { life: 300, ..Self::default() };
+        while let Some(word) = words.0.next() {
+            match word.as_str() {
+                "--ior" => options.ior = words.value(&word)?,
+                "--life" => options.life = words.number(&word)?,
+                "--until-eof" => options.until_eof = true,
+                _ if options.setup.take(&word, &mut words)? => {}
+                _ => return Err(format!("unknown argument {word}")),
+            }
+        }
+        if options.ior.is_empty() { Err("--ior FILE is missing".into()) } else { Ok(options) }
+    }
+}
+
+/// `corelane-interop-client REFERENCE` with the options that interop/peers/omniorb/client.cc lists, and those of [`Setup`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientOptions {
+    /// `IOR:`, `corbaloc:`, or the name of a file with one of them.
+    pub reference: String,
+    /// Wide characters are sent.
+    pub wide: bool,
+    /// Characters of narrow strings.
+    pub characters: Characters,
+    /// Only union discriminators that a label names.
+    pub plain_unions: bool,
+    /// Checks left out.
+    pub skipped: HashSet<String>,
+    /// Values per operation.
+    pub rounds: u64,
+    /// The greatest large message in octets; 0 leaves them out.
+    pub big: usize,
+    /// Concurrent callers.
+    pub threads: u32,
+    /// How long their slow operation takes, in milliseconds.
+    pub slow: u32,
+    /// So many of them must be inside the server at once; 0: not checked.
+    pub meet: u32,
+    /// End the server at last.
+    pub shutdown: bool,
+    /// Its ORB.
+    pub setup: Setup,
+}
+
+impl ClientOptions {
+    /// Reads the command line, the program's name not among the words.
+    ///
+    /// # Errors
+    /// What is wrong with it, or the file with the reference cannot be read.
+    pub fn read(words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut words = Words(words.collect::<Vec<_>>().into_iter());
+        let mut meet = None;
+        let mut options = Self {
+            reference: String::new(),
+            wide: true,
+            characters: Characters::Ascii,
+            plain_unions: false,
+            skipped: HashSet::new(),
+            rounds: 6,
+            big: 1_000_000,
+            threads: 8,
+            slow: 50,
+            meet: 0,
+            shutdown: false,
+            setup: Setup::default(),
+        };
+        while let Some(word) = words.0.next() {
+            match word.as_str() {
+                "--no-wide" => options.wide = false,
+                "--chars" => {
+                    let name = words.value(&word)?;
+                    let all = [Characters::Ascii, Characters::Latin1, Characters::Unicode];
+                    let found = all.into_iter().find(|characters| characters.name() == name);
+                    options.characters = found.ok_or_else(|| format!("--chars {name} is unknown"))?;
+                }
+                "--plain-unions" => options.plain_unions = true,
+                "--skip" => drop(options.skipped.insert(words.value(&word)?)),
+                "--rounds" => options.rounds = words.number(&word)?,
+                "--big" => options.big = words.number(&word)?,
+                "--threads" => options.threads = words.number(&word)?,
+                "--slow" => options.slow = words.number(&word)?,
+                "--meet" => meet = Some(words.number(&word)?),
+                "--shutdown" => options.shutdown = true,
+                _ if options.setup.take(&word, &mut words)? => {}
+                _ if options.reference.is_empty() && !word.starts_with('-') => options.reference = reference(&word)?,
+                _ => return Err(format!("unknown argument {word}")),
+            }
+        }
+        options.meet = meet.unwrap_or(options.threads);
+        if options.reference.is_empty() { Err("a reference is missing".into()) } else { Ok(options) }
+    }
+}
+
+fn reference(word: &str) -> Result<String, String> {
+    if word.starts_with("IOR:") || word.starts_with("corbaloc:") {
+        return Ok(word.to_owned());
+    }
+    fs::read_to_string(word).map(|text| text.trim().to_owned()).map_err(|error| format!("{word}: {error}"))
+}
+
+struct Words(std::vec::IntoIter<String>);
+
+impl Words {
+    fn value(&mut self, option: &str) -> Result<String, String> {
+        self.0.next().ok_or_else(|| format!("{option} needs a value"))
+    }
+
+    fn number<N: std::str::FromStr>(&mut self, option: &str) -> Result<N, String> {
+        let value = self.value(option)?;
+        value.parse().map_err(|_| format!("{option} {value}: a number is expected"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> impl Iterator<Item = String> {
+        line.split(' ').map(str::to_owned).collect::<Vec<_>>().into_iter()
+    }
+
+    #[test]
+    fn the_server_s_line_is_read() {
+        let line = "--ior f --until-eof --giop 1.1 --native latin1 --fragment 1024 --dispatch half-sync --pool 9";
+        let options = ServerOptions::read(words(line)).unwrap();
+        assert_eq!((options.ior.as_str(), options.life, options.until_eof), ("f", 300, true));
+        let setup = options.setup;
+        assert_eq!((setup.version, setup.native), (Version::GIOP_1_1, CharSet::Latin1));
+        assert_eq!((setup.fragment, setup.dispatch.as_str(), setup.threads), (Some(1024), "half-sync", 9));
+        assert!(ServerOptions::read(words("--life 3")).unwrap_err().contains("--ior"));
+    }
+
+    #[test]
+    fn the_client_s_line_is_read() {
+        let options = ClientOptions::read(words("corbaloc::h:1/K --chars latin1 --no-wide --threads 3 --skip a")).unwrap();
+        assert_eq!((options.reference.as_str(), options.wide, options.meet), ("corbaloc::h:1/K", false, 3));
+        assert!(options.characters == Characters::Latin1 && options.skipped.contains("a"));
+        assert!(ClientOptions::read(words("corbaloc::h:1/K --what")).unwrap_err().contains("--what"));
+    }
+}

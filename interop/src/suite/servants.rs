@@ -1,0 +1,444 @@
+//! The servants of interop.idl: the suite for the server, and the bouncer that both ends have.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use corelane::poa::{Poa, PoaError};
+use corelane::{
+    Completion, ObjectRef, Octets, Reference, Servant, ShutdownHandle, SystemException, SystemExceptionKind,
+};
+
+use crate::interop::*;
+
+/// What `Failures::fail` and `Bouncer::fail_back` raise for each kind but FAIL_NOT.
+#[derive(Debug)]
+enum Told {
+    Plain(Plain),
+    Reason(Reason),
+    Details(Details),
+}
+
+fn told(kind: Failure, code: i32, text: &str) -> Result<i32, Told> {
+    match kind {
+        Failure::FailNot => Ok(code),
+        Failure::FailPlain => Err(Told::Plain(Plain)),
+        Failure::FailReason => Err(Told::Reason(Reason { code, why: text.to_owned() })),
+        Failure::FailDetails => Err(Told::Details(details(code, text))),
+    }
+}
+
+/// The members of `Details` as interop.idl says them.
+#[must_use]
+pub fn details(code: i32, text: &str) -> Details {
+    Details {
+        numbers: vec![code, code.wrapping_add(1)],
+        words: vec![text.to_owned(), String::new()],
+        place: Point { x: code, y: code.wrapping_neg() },
+        choice: OnBoolean::No(text.to_owned()),
+    }
+}
+
+macro_rules! told_is {
+    ($($error:path)*) => { $(impl From<Told> for $error {
+        fn from(told: Told) -> Self {
+            match told {
+                Told::Plain(exception) => exception.into(),
+                Told::Reason(exception) => exception.into(),
+                Told::Details(exception) => exception.into(),
+            }
+        }
+    })* };
+}
+told_is!(failures::FailError bouncer::FailBackError);
+
+/// A reference that may not be nil.
+pub(super) fn given<R>(reference: Option<&R>) -> Result<&R, SystemException> {
+    reference.ok_or_else(|| SystemException::new(SystemExceptionKind::BadParam, 0, Completion::No))
+}
+
+/// The object whose operation is running.
+fn this_object() -> Result<ObjectRef, SystemException> {
+    let current = corelane::current().ok_or_else(|| internal("no upcall is running"))?;
+    current.poa.id_to_reference(&current.object_id).map_err(from_poa)
+}
+
+fn internal(why: &str) -> SystemException {
+    SystemException::new(SystemExceptionKind::Internal, 0, Completion::No).because(why)
+}
+
+fn from_poa(error: PoaError) -> SystemException {
+    internal(&error.to_string())
+}
+
+/// What several threads change, and a bell for those who wait for it.
+#[derive(Debug, Default)]
+struct Shared<T> {
+    state: Mutex<T>,
+    changed: Condvar,
+}
+
+impl<T> Shared<T> {
+    /// A panic in another servant has nothing to do with the state here.
+    fn lock(&self) -> MutexGuard<'_, T> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut T)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until `enough`, at most for `time`.
+    fn wait<'s>(
+        &'s self,
+        state: MutexGuard<'s, T>,
+        time: Duration,
+        enough: impl Fn(&T) -> bool,
+    ) -> MutexGuard<'s, T> {
+        let waited = self.changed.wait_timeout_while(state, time, |state| !enough(state));
+        waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state)
+    }
+}
+
+/// A Bouncer: calls back, and remembers what it receives.
+#[derive(Debug, Default)]
+pub struct BouncerServant {
+    received: Shared<Vec<i32>>,
+}
+
+impl BouncerServant {
+    /// The values received, sorted, once there are so many of them or the time is over.
+    #[must_use]
+    pub fn wait_for(&self, count: usize, time: Duration) -> Vec<i32> {
+        let received = self.received.lock();
+        let mut values = self.received.wait(received, time, |values| values.len() >= count).clone();
+        values.sort_unstable();
+        values
+    }
+}
+
+impl Bouncer for BouncerServant {
+    fn bounce(&self, other: Option<&BouncerRef>, depth: i32) -> Result<i32, SystemException> {
+        if depth <= 0 {
+            return Ok(0);
+        }
+        let this = BouncerRef::from_object(this_object()?);
+        Ok(given(other)?.bounce(Some(&this), depth - 1)? + 1)
+    }
+
+    fn fail_back(&self, kind: Failure, code: i32, text: &str) -> Result<i32, bouncer::FailBackError> {
+        Ok(told(kind, code, text)?)
+    }
+
+    fn receive(&self, value: i32) -> Result<(), SystemException> {
+        self.received.change(|values| values.push(value));
+        Ok(())
+    }
+}
+
+/// The bottom of the diamond.
+#[derive(Debug, Default)]
+struct BottomServant {
+    shared: AtomicI32,
+}
+
+impl Base for BottomServant {
+    fn base_name(&self) -> Result<String, SystemException> {
+        Ok("base".into())
+    }
+
+    fn shared(&self) -> Result<i32, SystemException> {
+        Ok(self.shared.load(Ordering::SeqCst))
+    }
+
+    fn set_shared(&self, shared: i32) -> Result<(), SystemException> {
+        self.shared.store(shared, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+impl Left for BottomServant {
+    fn left_name(&self) -> Result<String, SystemException> {
+        Ok("left".into())
+    }
+}
+
+impl Right for BottomServant {
+    fn right_name(&self, angle: i32) -> Result<String, right::RightNameError> {
+        if angle == 0 { Ok("right".into()) } else { Err(right::Turned { angle }.into()) }
+    }
+}
+
+impl Bottom for BottomServant {
+    fn bottom_name(&self) -> Result<String, SystemException> {
+        Ok("bottom".into())
+    }
+
+    fn copies(&self, count: u32) -> Result<right::BaseSeq, SystemException> {
+        let this = BaseRef::from_object(this_object()?);
+        Ok((0..count).map(|_| Some(this.clone())).collect())
+    }
+}
+
+/// What benchmarks call.
+#[derive(Debug)]
+struct BenchServant;
+
+impl Bench for BenchServant {
+    fn nothing(&self) -> Result<(), SystemException> {
+        Ok(())
+    }
+
+    fn bench_octet(&self, v: u8) -> Result<u8, SystemException> {
+        Ok(v)
+    }
+
+    fn bench_long(&self, v: i32) -> Result<i32, SystemException> {
+        Ok(v)
+    }
+
+    fn bench_point(&self, v: &Point) -> Result<Point, SystemException> {
+        Ok(*v)
+    }
+
+    fn bench_string(&self, v: &str) -> Result<String, SystemException> {
+        Ok(v.to_owned())
+    }
+
+    fn bench_longs(&self, v: &[i32]) -> Result<LongSeq, SystemException> {
+        Ok(v.to_vec())
+    }
+
+    fn bench_octets(&self, v: &[u8]) -> Result<OctetSeq, SystemException> {
+        Ok(Octets::from(v.to_vec()))
+    }
+
+    fn bench_oneway(&self, _: u8) -> Result<(), SystemException> {
+        Ok(())
+    }
+}
+
+/// What clients leave at the suite.
+#[derive(Debug, Default)]
+struct State {
+    noted: u32,
+    sum: i64,
+    inside: u32,
+    most: u32,
+    level: i32,
+    title: String,
+    marks: LongSeq,
+    paint: Option<Colour>,
+}
+
+/// The suite: every interface of interop.idl in one object. Its echo operations are in [`super::echoes`].
+#[derive(Debug)]
+pub struct SuiteServant {
+    poa: Poa,
+    stop: ShutdownHandle,
+    pub(super) bouncer: BouncerRef,
+    pub(super) bottom: BaseRef,
+    bench: BenchRef,
+    state: Shared<State>,
+}
+
+impl SuiteServant {
+    /// A suite whose further objects live in `poa`, and whose shutdown operation pulls `stop`.
+    ///
+    /// # Errors
+    /// The POA refuses the objects.
+    pub fn new(poa: &Poa, stop: ShutdownHandle) -> Result<Self, PoaError> {
+        let bouncer = poa.activate(&BouncerServant::default().servant())?;
+        let bottom = poa.activate(&bottom())?;
+        let bench = poa.activate(&BenchServant.servant())?;
+        Ok(Self {
+            poa: poa.clone(),
+            stop,
+            bouncer: BouncerRef::from_object(bouncer),
+            bottom: BaseRef::from_object(bottom),
+            bench: BenchRef::from_object(bench),
+            state: Shared::default(),
+        })
+    }
+
+    pub(super) fn gone_object(&self) -> Result<BaseRef, SystemException> {
+        let id = self.poa.activate_object(&bottom()).map_err(from_poa)?;
+        let reference = self.poa.id_to_reference(&id).map_err(from_poa)?;
+        self.poa.deactivate_object(&id).map_err(from_poa)?;
+        Ok(BaseRef::from_object(reference))
+    }
+
+    pub(super) fn pass_on(
+        &self,
+        target: Option<&BouncerRef>,
+        kind: Failure,
+        code: i32,
+        text: &str,
+    ) -> Result<i32, objects::CallBackError> {
+        use bouncer::FailBackError;
+        given(target)?.fail_back(kind, code, text).map_err(|error| match error {
+            FailBackError::Plain(exception) => exception.into(),
+            FailBackError::Reason(exception) => exception.into(),
+            FailBackError::Details(exception) => exception.into(),
+            FailBackError::System(exception) => exception.into(),
+        })
+    }
+}
+
+/// `servant` is a provided method of every interface, and the diamond has four of them.
+fn bottom() -> Servant {
+    Bottom::servant(BottomServant::default())
+}
+
+impl Failures for SuiteServant {
+    fn fail(&self, kind: Failure, code: i32, text: &str) -> Result<i32, failures::FailError> {
+        Ok(told(kind, code, text)?)
+    }
+
+    fn fail_system(&self, name: &str, minor: u32, completed: i16) -> Result<(), SystemException> {
+        let completed = match completed {
+            0 => Completion::Yes,
+            1 => Completion::No,
+            _ => Completion::Maybe,
+        };
+        match SystemExceptionKind::from_name(name.as_bytes()) {
+            Some(kind) => Err(SystemException::new(kind, minor, completed)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Notes for SuiteServant {
+    fn note(&self, value: i32, _: &str) -> Result<(), SystemException> {
+        self.state.change(|state| {
+            state.noted += 1;
+            state.sum += i64::from(value);
+        });
+        Ok(())
+    }
+
+    fn take_notes(&self) -> Result<(u32, i64), SystemException> {
+        let mut state = self.state.lock();
+        let taken = (state.noted, state.sum);
+        (state.noted, state.sum) = (0, 0);
+        Ok(taken)
+    }
+
+    fn await_notes(&self, count: u32, milliseconds: u32) -> Result<u32, SystemException> {
+        let time = Duration::from_millis(milliseconds.into());
+        Ok(self.state.wait(self.state.lock(), time, |state| state.noted >= count).noted)
+    }
+}
+
+impl Attributes for SuiteServant {
+    fn implementation(&self) -> Result<String, SystemException> {
+        Ok("Corelane".into())
+    }
+
+    fn origin(&self) -> Result<Point, SystemException> {
+        Ok(Point { x: 0, y: -1 })
+    }
+
+    fn level(&self) -> Result<i32, SystemException> {
+        Ok(self.state.lock().level)
+    }
+
+    fn set_level(&self, level: i32) -> Result<(), SystemException> {
+        self.state.change(|state| state.level = level);
+        Ok(())
+    }
+
+    fn title(&self) -> Result<String, SystemException> {
+        Ok(self.state.lock().title.clone())
+    }
+
+    fn set_title(&self, title: &str) -> Result<(), SystemException> {
+        self.state.change(|state| title.clone_into(&mut state.title));
+        Ok(())
+    }
+
+    fn marks(&self) -> Result<LongSeq, SystemException> {
+        Ok(self.state.lock().marks.clone())
+    }
+
+    fn set_marks(&self, marks: &[i32]) -> Result<(), SystemException> {
+        self.state.change(|state| state.marks = marks.to_vec());
+        Ok(())
+    }
+
+    fn paint(&self) -> Result<Colour, SystemException> {
+        Ok(self.state.lock().paint.unwrap_or(Colour::Red))
+    }
+
+    fn set_paint(&self, paint: Colour) -> Result<(), SystemException> {
+        self.state.change(|state| state.paint = Some(paint));
+        Ok(())
+    }
+}
+
+impl Timing for SuiteServant {
+    fn sleep(&self, milliseconds: u32) -> Result<(), SystemException> {
+        std::thread::sleep(Duration::from_millis(milliseconds.into()));
+        Ok(())
+    }
+
+    fn meet(&self, callers: u32, milliseconds: u32) -> Result<u32, SystemException> {
+        let until = Instant::now() + Duration::from_millis(milliseconds.into());
+        self.state.change(|state| {
+            if state.inside == 0 {
+                state.most = 0;
+            }
+            state.inside += 1;
+            state.most = state.most.max(state.inside);
+        });
+        let left = until.saturating_duration_since(Instant::now());
+        let mut state = self.state.wait(self.state.lock(), left, |state| state.most >= callers);
+        state.inside -= 1;
+        Ok(state.most)
+    }
+}
+
+impl Suite for SuiteServant {
+    fn server_constants(&self) -> Result<Constants, SystemException> {
+        Ok(constants())
+    }
+
+    fn server_bench(&self) -> Result<Option<BenchRef>, SystemException> {
+        Ok(Some(self.bench.clone()))
+    }
+
+    fn shutdown(&self) -> Result<(), SystemException> {
+        self.stop.shutdown();
+        Ok(())
+    }
+}
+
+/// The constants of interop.idl.
+#[must_use]
+pub fn constants() -> Constants {
+    Constants {
+        an_octet: AN_OCTET,
+        a_boolean: A_BOOLEAN,
+        a_char: A_CHAR,
+        a_short: A_SHORT,
+        a_ushort: AN_USHORT,
+        a_long: A_LONG,
+        a_ulong: AN_ULONG,
+        a_longlong: A_LONGLONG,
+        a_ulonglong: AN_ULONGLONG,
+        a_float: A_FLOAT,
+        a_double: A_DOUBLE,
+        a_string: A_STRING.to_owned(),
+        double_bound: DOUBLE_BOUND,
+        some_bits: SOME_BITS,
+        a_colour: A_COLOUR,
+        quarter: right::QUARTER,
+    }
+}
+
+/// The servant behind `suite`, ready to be activated.
+#[must_use]
+pub fn suite(suite: SuiteServant) -> Servant {
+    Suite::servant_of(Arc::new(suite))
+}
