@@ -9,6 +9,7 @@
 //! - [`peers`]: how each ORB's programs are built and started.
 //! - [`capture`]: the traffic on the wire, judged by Wireshark's dissector.
 //! - [`pair`]: one client against one server, judged.
+//! - [`suite`]: Corelane's own server and client, on the code that the IDL compiler makes of interop.idl.
 //!
 //! Everything fails when a peer is missing; nothing is silently left out.
 #![forbid(unsafe_code)]
@@ -19,3 +20,6 @@ pub mod peers;
 pub mod process;
 pub mod report;
 pub mod skips;
+pub mod suite;
+
+corelane::include_idl!("interop");

@@ -28,23 +28,25 @@ pub(crate) struct Found {
 }
 
 /// The profiles of `ior` that are understood and lead somewhere, in its order.
-pub(crate) fn profiles(ior: &Ior, highest: Version) -> Vec<Found> {
+pub(crate) fn profiles(ior: &Ior, highest: Version, native: CharSet) -> Vec<Found> {
     let parsed = ior.profiles.iter().zip(0..).filter_map(|(profile, index)| Some((profile.parse().ok()?, index)));
-    parsed.map(|(profile, index)| found(&profile, highest, index)).collect()
+    parsed.map(|(profile, index)| found(&profile, highest, native, index)).collect()
 }
 
-fn found(profile: &Profile<'_>, highest: Version, index: u32) -> Found {
+fn found(profile: &Profile<'_>, highest: Version, native: CharSet, index: u32) -> Found {
     let version = profile.version.min(highest);
     let info = profile.components.find(component_tag::CODE_SETS).and_then(|data| CodeSetInfo::parse(data).ok());
-    let code_sets = if version == Version::GIOP_1_0 { None } else { info.as_ref().and_then(choose) };
+    let code_sets =
+        if version == Version::GIOP_1_0 { None } else { info.as_ref().and_then(|info| choose(native, info)) };
     let default_code_sets = if version == Version::GIOP_1_0 { CodeSets::DEFAULT } else { CodeSets::LATIN1_UTF16 };
     let endpoints = profile.endpoints().into_iter().filter_map(endpoint).collect();
     Found { endpoints, object_key: profile.object_key.to_vec(), version, code_sets, default_code_sets, index }
 }
 
-/// UTF-8, in which Rust's strings need no conversion, wherever the server has it; else by the specification's algorithm.
-fn choose(server: &CodeSetInfo) -> Option<CodeSets> {
-    let mut own = CodeSetInfo::own(CharSet::Utf8);
+/// The native set wherever the server has it (UTF-8 by default, in which Rust's strings need no conversion); else by the
+/// specification's algorithm.
+fn choose(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
+    let mut own = CodeSetInfo::own(native);
     let conversion = std::mem::take(&mut own.char.conversion);
     negotiate(&own, server, WideOrder::Standard)
         .or_else(|_| {
@@ -70,7 +72,13 @@ fn host_name() -> String {
 
 /// A reference to an object of this ORB: a profile for each kind of address, Unix sockets first, because they are the faster
 /// way for whoever can use them.
-pub(crate) fn reference(type_id: &str, endpoints: &[Endpoint], version: Version, key: &[u8]) -> Result<Ior, CdrError> {
+pub(crate) fn reference(
+    type_id: &str,
+    endpoints: &[Endpoint],
+    version: Version,
+    native: CharSet,
+    key: &[u8],
+) -> Result<Ior, CdrError> {
     let mut tcp = Vec::new();
     let mut unix = Vec::new();
     for endpoint in endpoints {
@@ -83,7 +91,7 @@ pub(crate) fn reference(type_id: &str, endpoints: &[Endpoint], version: Version,
     let host = if unix.is_empty() { String::new() } else { host_name() };
     let common = [
         TaggedComponent::orb_type(ior::orb_type_id::CORELANE)?,
-        TaggedComponent::code_sets(&CodeSetInfo::own(CharSet::Utf8))?,
+        TaggedComponent::code_sets(&CodeSetInfo::own(native))?,
     ];
     let mut profiles = Vec::new();
     for path in &unix {
@@ -141,8 +149,8 @@ mod tests {
     #[test]
     fn a_reference_leads_back_to_its_endpoints() {
         let endpoints = [Endpoint::tcp("10.0.0.1", 4000), Endpoint::unix("/run/orb"), Endpoint::tcp("::1", 4001)];
-        let ior = reference("IDL:T:1.0", &endpoints, Version::GIOP_1_2, b"key").unwrap();
-        let found = profiles(&ior, Version::GIOP_1_2);
+        let ior = reference("IDL:T:1.0", &endpoints, Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
+        let found = profiles(&ior, Version::GIOP_1_2, CharSet::Utf8);
         assert_eq!(found[0].endpoints, [Endpoint::unix("/run/orb")]);
         assert_eq!(found[1].endpoints[0], Endpoint::tcp("10.0.0.1", 4000));
         assert!(found[1].endpoints.contains(&Endpoint::tcp("::1", 4001)));
@@ -152,12 +160,23 @@ mod tests {
 
     #[test]
     fn a_client_of_giop_1_0_negotiates_nothing() {
-        let ior = reference("IDL:T:1.0", &[Endpoint::tcp("h", 1)], Version::GIOP_1_2, b"key").unwrap();
-        let found = &profiles(&ior, Version::GIOP_1_0)[0];
+        let ior = reference("IDL:T:1.0", &[Endpoint::tcp("h", 1)], Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
+        let found = &profiles(&ior, Version::GIOP_1_0, CharSet::Utf8)[0];
         assert_eq!(
             (found.version, found.code_sets, found.default_code_sets),
             (Version::GIOP_1_0, None, CodeSets::DEFAULT)
         );
+    }
+
+    #[test]
+    fn the_native_code_set_is_what_is_published_and_preferred() {
+        let of = |server, client| {
+            let ior = reference("IDL:T:1.0", &[Endpoint::tcp("h", 1)], Version::GIOP_1_2, server, b"key").unwrap();
+            profiles(&ior, Version::GIOP_1_2, client)[0].code_sets
+        };
+        assert_eq!(of(CharSet::Latin1, CharSet::Utf8), Some(CodeSets::UTF8_UTF16));
+        assert_eq!(of(CharSet::Utf8, CharSet::Latin1), Some(CodeSets::LATIN1_UTF16));
+        assert_eq!(of(CharSet::Latin1, CharSet::Latin1), Some(CodeSets::LATIN1_UTF16));
     }
 
     #[test]

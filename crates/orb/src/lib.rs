@@ -34,7 +34,7 @@ mod server;
 
 pub use cancel::Canceller;
 pub use corelane_net::{Endpoint, Peer};
-pub use corelane_wire::{Cdr, CdrError, Limits, Octets, Version};
+pub use corelane_wire::{Cdr, CdrError, CharSet, Limits, Octets, Version};
 pub use current::{Current, current};
 pub use event::{Event, EventCounts};
 pub use exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind, UserException};

@@ -279,7 +279,8 @@ mod tests {
 
     #[test]
     fn the_client_s_line_is_read() {
-        let options = ClientOptions::read(words("corbaloc::h:1/K --chars latin1 --no-wide --threads 3 --skip a")).unwrap();
+        let options =
+            ClientOptions::read(words("corbaloc::h:1/K --chars latin1 --no-wide --threads 3 --skip a")).unwrap();
         assert_eq!((options.reference.as_str(), options.wide, options.meet), ("corbaloc::h:1/K", false, 3));
         assert!(options.characters == Characters::Latin1 && options.skipped.contains("a"));
         assert!(ClientOptions::read(words("corbaloc::h:1/K --what")).unwrap_err().contains("--what"));

@@ -90,12 +90,7 @@ impl<T> Shared<T> {
     }
 
     /// Waits until `enough`, at most for `time`.
-    fn wait<'s>(
-        &'s self,
-        state: MutexGuard<'s, T>,
-        time: Duration,
-        enough: impl Fn(&T) -> bool,
-    ) -> MutexGuard<'s, T> {
+    fn wait<'s>(&'s self, state: MutexGuard<'s, T>, time: Duration, enough: impl Fn(&T) -> bool) -> MutexGuard<'s, T> {
         let waited = self.changed.wait_timeout_while(state, time, |state| !enough(state));
         waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state)
     }

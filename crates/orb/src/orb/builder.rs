@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Transports};
-use corelane_wire::{Limits, Version};
+use corelane_wire::{CharSet, Limits, Version};
 
 use super::Orb;
 use super::core::{Config, Core};
@@ -40,6 +40,7 @@ pub struct OrbBuilder {
     connections_per_server: usize,
     closing_time: Duration,
     version: Version,
+    native_char_set: CharSet,
     fragment_size: Option<usize>,
     on_event: Option<Callback>,
 }
@@ -93,6 +94,7 @@ impl OrbBuilder {
             connections_per_server: 32,
             closing_time: Duration::from_secs(2),
             version: Version::GIOP_1_2,
+            native_char_set: CharSet::Utf8,
             fragment_size: None,
             on_event: None,
         }
@@ -159,6 +161,14 @@ impl OrbBuilder {
         self
     }
 
+    /// The code set of char and string that references name as native, and that calls use wherever the server knows it; UTF-8 by
+    /// default, in which strings need no conversion. A single `char` beyond ASCII travels in ISO 8859-1 only (CORBA 3.0.3, section
+    /// 15.3.1.6: a char is one octet there).
+    pub fn native_char_set(mut self, set: CharSet) -> Self {
+        self.native_char_set = set;
+        self
+    }
+
     /// Sends GIOP 1.2 messages larger than this in fragments of at most so many octets (a multiple of 8, at least 64). By
     /// default messages are sent whole.
     pub fn fragment_size(mut self, octets: usize) -> Self {
@@ -185,6 +195,7 @@ impl OrbBuilder {
             closing_time: self.closing_time,
             publish,
             version: self.version,
+            native_char_set: self.native_char_set,
             fragment_size: self.fragment_size,
         };
         let stamp = random_stamp();

@@ -11,7 +11,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::JoinHandle;
 use corelane_wire::ior::Ior;
-use corelane_wire::{Limits, Version};
+use corelane_wire::{CharSet, Limits, Version};
 
 use super::builder::OrbError;
 use crate::client::pool::{Pool, PoolKey};
@@ -38,6 +38,8 @@ pub(crate) struct Config {
     pub(crate) publish: Vec<Endpoint>,
     /// The highest GIOP version spoken and published.
     pub(crate) version: Version,
+    /// The code set of char and string that references name as native.
+    pub(crate) native_char_set: CharSet,
     pub(crate) fragment_size: Option<usize>,
 }
 
@@ -183,13 +185,14 @@ impl Core {
     pub(crate) fn make_reference(self: &Arc<Self>, type_id: &str, key: &[u8]) -> ObjectRef {
         let endpoints = self.published.get().map_or(&[][..], Vec::as_slice);
         // Neither type ids nor addresses of this ORB's own can be impossible to write.
-        let ior = crate::address::reference(type_id, endpoints, self.config.version, key).unwrap_or(Ior::NIL);
+        let ior = crate::address::reference(type_id, endpoints, self.config.version, self.config.native_char_set, key)
+            .unwrap_or(Ior::NIL);
         ObjectRef::new(Arc::clone(self), ior)
     }
 
     /// The profiles of `ior` that a transport serves, bound to their connections.
     pub(crate) fn usable_profiles(&self, ior: &Ior) -> Vec<Profile> {
-        crate::address::profiles(ior, self.config.version)
+        crate::address::profiles(ior, self.config.version, self.config.native_char_set)
             .into_iter()
             .filter_map(|found| {
                 let endpoints: Vec<Endpoint> = found
@@ -213,7 +216,7 @@ impl Core {
     /// that this ORB publishes.
     pub(crate) fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>> {
         let published = self.published.get().map_or(&[][..], Vec::as_slice);
-        crate::address::profiles(ior, self.config.version).into_iter().find_map(|found| {
+        crate::address::profiles(ior, self.config.version, self.config.native_char_set).into_iter().find_map(|found| {
             let own_stamp = match Key::parse(&found.object_key) {
                 Key::System { stamp, .. } | Key::User { stamp, .. } => stamp == self.adapters.stamp,
                 Key::Persistent { .. } | Key::Plain => {

@@ -211,16 +211,22 @@ fn upcall(core: &Core, target: Target<'_>, operation: &[u8], call: &mut ServerCa
     let skeleton = target.servant.skeleton();
     let result = match catch_unwind(AssertUnwindSafe(|| skeleton.dispatch(operation, call))) {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(exception)) if exception.is_unknown_operation() => implicit(target, operation, call),
+        Ok(Err(exception)) if exception.is_unknown_operation() => implicit(target, operation, call, exception),
         Ok(Err(exception)) => Err(exception),
         Err(panic) => Err(panicked(core, target, operation, &*panic)),
     };
     target.finish(operation).and(result)
 }
 
-/// The operations that every object has (section 15.4.2, "operation").
+/// The operations that every object has (section 15.4.2, "operation"). Any other one keeps the exception: the servant itself may
+/// have raised it, with a minor code of its own.
 #[cold]
-fn implicit(target: Target<'_>, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+fn implicit(
+    target: Target<'_>,
+    operation: &[u8],
+    call: &mut ServerCall<'_>,
+    exception: SystemException,
+) -> Result<(), SystemException> {
     match operation {
         b"_is_a" => {
             let id = call.arguments().read_string()?;
@@ -231,7 +237,7 @@ fn implicit(target: Target<'_>, operation: &[u8], call: &mut ServerCall<'_>) -> 
         b"_interface" | b"_component" | b"_domain_managers" => {
             return Err(SystemException::new(Kind::NoImplement, 0, Completion::No));
         }
-        _ => return Err(SystemException::bad_operation()),
+        _ => return Err(exception),
     }
     Ok(())
 }

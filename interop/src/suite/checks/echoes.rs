@@ -26,7 +26,8 @@ impl Client {
             for round in 0..self.options.rounds {
                 let (a, b) = (value(&mut self.random(round)), value(&mut self.random(round + 1)));
                 let (result, inout, out) = call(&a, &b)?;
-                let trouble = differs("result", &a, &result) + &differs("inout", &a, &inout) + &differs("out", &b, &out);
+                let trouble =
+                    differs("result", &a, &result) + &differs("inout", &a, &inout) + &differs("out", &b, &out);
                 if !trouble.is_empty() {
                     return Ok(format!("round {round} {trouble}"));
                 }

@@ -126,12 +126,13 @@ impl Client {
     }
 
     fn exceptions(&self, name: &str, fail: impl Fn(Failure, i32, &str) -> Result<i32, Raised>) {
-        let check = |kind: &str, work: &dyn Fn() -> Result<i32, Raised>, judge: &dyn Fn(Result<i32, Raised>) -> String| {
-            self.report.check(&format!("{name}({kind})"), || match work() {
-                Err(Raised::System(exception)) => Err(exception),
-                other => Ok(judge(other)),
-            });
-        };
+        let check =
+            |kind: &str, work: &dyn Fn() -> Result<i32, Raised>, judge: &dyn Fn(Result<i32, Raised>) -> String| {
+                self.report.check(&format!("{name}({kind})"), || match work() {
+                    Err(Raised::System(exception)) => Err(exception),
+                    other => Ok(judge(other)),
+                });
+            };
         let unexpected = |expected: &str, got: &Result<i32, Raised>| format!("expected {expected} got {got:?}");
         check("FAIL_NOT", &|| fail(Failure::FailNot, 7, ""), &|got| match got {
             Ok(7) => String::new(),
@@ -176,11 +177,9 @@ impl Client {
             });
         }
         self.report.check("fail_system(none)", || s.fail_system("none", 0, 0).and_then(|()| nothing()));
-        self.report.check("gone", || {
-            match some(s.gone()?)?.base_name() {
-                Err(got) if got.kind() == SystemExceptionKind::ObjectNotExist => nothing(),
-                other => Ok(format!("expected OBJECT_NOT_EXIST got {other:?}")),
-            }
+        self.report.check("gone", || match some(s.gone()?)?.base_name() {
+            Err(got) if got.kind() == SystemExceptionKind::ObjectNotExist => nothing(),
+            other => Ok(format!("expected OBJECT_NOT_EXIST got {other:?}")),
         });
     }
 
