@@ -28,28 +28,55 @@ pub enum Traffic {
     Dissected,
 }
 
+/// Options of one run beside those of its variant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extra<'o> {
+    /// Part of the name of the run's folder.
+    pub name: &'o str,
+    /// The server's options.
+    pub server: &'o [&'o str],
+    /// The client's options.
+    pub client: &'o [&'o str],
+}
+
 /// Runs all checks of `client` against `server` and returns how many passed. `folder` is for files of the run.
 ///
 /// # Errors
 /// A peer is missing or does not start, a check fails that interop/skips does not list, one listed there passes, or the
 /// server does not end as the last check tells it to.
 pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: Traffic) -> Result<usize, String> {
-    let run = Run { peers: Peers::build(&folder.join("peers"))?, server, client, variant };
-    let name = format!("{}-serves-{}-{}", server.name(), client.name(), variant.name);
+    run_with(folder, server, client, variant, traffic, Extra::default())
+}
+
+/// As [`run`], the programs given further options.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(
+    folder: &Path,
+    server: Orb,
+    client: Orb,
+    variant: Variant,
+    traffic: Traffic,
+    extra: Extra<'_>,
+) -> Result<usize, String> {
+    let run = Run { peers: Peers::build(&folder.join("peers"))?, server, client, variant, extra };
+    let name = format!("{}-serves-{}-{}{}", server.name(), client.name(), variant.name, extra.name);
     match traffic {
         Traffic::Unwatched => run.unwatched(&folder.join(name)),
         Traffic::Dissected => run.dissected(&folder.join(name + "-dissected")),
     }
 }
 
-struct Run {
+struct Run<'o> {
     peers: &'static Peers,
     server: Orb,
     client: Orb,
     variant: Variant,
+    extra: Extra<'o>,
 }
 
-impl Run {
+impl Run<'_> {
     fn unwatched(&self, files: &Path) -> Result<usize, String> {
         make_folder(files)?;
         let skips = self.skips()?;
@@ -79,9 +106,11 @@ impl Run {
 
     /// The client's report, and what the server printed.
     fn calls(&self, files: &Path, ports: Ports, options: &[&str]) -> Result<(Report, String), String> {
-        let server = Server::start(self.peers.server(self.server, self.variant, ports.server), files)?;
+        let mut command = self.peers.server(self.server, self.variant, ports.server);
+        command.args(self.extra.server);
+        let server = Server::start(command, files)?;
         let mut command = self.peers.client(self.client, self.variant, ports.client);
-        command.arg(server.reference()).arg("--shutdown").args(options);
+        command.arg(server.reference()).arg("--shutdown").args(options).args(self.extra.client);
         let finished = process::run(command, "client", files, LIFE)?;
         let report = Report::read(&finished.output)
             .map_err(|trouble| format!("{trouble}\nclient:\n{}\nserver:\n{}", finished.output, server.output()))?;

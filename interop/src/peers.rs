@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::process;
+pub use crate::suite::options::Characters;
 
 /// An ORB with a server and a client for interop.idl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum Orb {
     OmniOrb,
     /// JacORB, in Java.
     JacOrb,
+    /// Corelane: the programs of this package.
+    Corelane,
 }
 
 impl Orb {
@@ -23,19 +26,9 @@ impl Orb {
         match self {
             Orb::OmniOrb => "omniorb",
             Orb::JacOrb => "jacorb",
+            Orb::Corelane => "corelane",
         }
     }
-}
-
-/// Which characters narrow strings have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Characters {
-    /// ASCII; the programs' native code set is ISO 8859-1.
-    Ascii,
-    /// ISO 8859-1, which is the native code set too.
-    Latin1,
-    /// Any of Unicode; the native code set is UTF-8.
-    Unicode,
 }
 
 /// How a client talks to a server.
@@ -66,6 +59,9 @@ impl Variant {
     pub const PUBLISHED_1_0: Self = Self { name: "published-1.0", server_minor: 0, ..Self::GIOP_1_2 };
     /// GIOP 1.2, ISO 8859-1 in narrow strings.
     pub const LATIN1: Self = Self { name: "latin1", characters: Characters::Latin1, ..Self::GIOP_1_2 };
+    /// GIOP 1.2, ISO 8859-1 in narrow strings, where Corelane's native code set is another.
+    pub const LATIN1_STRINGS: Self =
+        Self { name: "latin1-strings", characters: Characters::Latin1Strings, ..Self::GIOP_1_2 };
     /// GIOP 1.2, all of Unicode in narrow strings.
     pub const UNICODE: Self = Self { name: "unicode", characters: Characters::Unicode, ..Self::GIOP_1_2 };
 }
@@ -74,6 +70,7 @@ impl Variant {
 #[derive(Debug)]
 pub struct Peers {
     built: PathBuf,
+    programs: PathBuf,
 }
 
 impl Peers {
@@ -87,7 +84,7 @@ impl Peers {
             for orb in [Orb::OmniOrb, Orb::JacOrb] {
                 make(orb, &folder.join(orb.name()))?;
             }
-            Ok(Peers { built: folder.to_path_buf() })
+            Ok(Peers { built: folder.to_path_buf(), programs: programs()? })
         });
         built.as_ref().map_err(Clone::clone)
     }
@@ -97,6 +94,7 @@ impl Peers {
         let mut command = match orb {
             Orb::OmniOrb => self.omniorb("server", variant, variant.server_minor, port),
             Orb::JacOrb => self.jacorb("peer.Server", variant, variant.server_minor, port),
+            Orb::Corelane => self.corelane("corelane-interop-server", variant, variant.server_minor, port),
         };
         command.args(["--life", "240"]);
         command
@@ -107,13 +105,18 @@ impl Peers {
         let mut command = match orb {
             Orb::OmniOrb => self.omniorb("client", variant, variant.client_minor, port),
             Orb::JacOrb => self.jacorb("peer.Client", variant, variant.client_minor, port),
+            Orb::Corelane => self.corelane("corelane-interop-client", variant, variant.client_minor, port),
         };
-        let characters = match variant.characters {
-            Characters::Ascii => "ascii",
-            Characters::Latin1 => "latin1",
-            Characters::Unicode => "unicode",
-        };
-        command.args(["--chars", characters]);
+        command.args(["--chars", variant.characters.name()]);
+        command
+    }
+
+    fn corelane(&self, program: &str, variant: Variant, minor: u8, port: u16) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command.args(["--listen", &format!("tcp:127.0.0.1:{port}"), "--giop", &format!("1.{minor}")]);
+        if variant.characters == Characters::Latin1 {
+            command.args(["--native", "latin1"]);
+        }
         command
     }
 
@@ -140,6 +143,15 @@ impl Peers {
         command.arg(class);
         command
     }
+}
+
+/// Where cargo puts this package's programs: beside a test's folder, or beside another program.
+fn programs() -> Result<PathBuf, String> {
+    let this = std::env::current_exe().map_err(|error| format!("looking for this package's programs: {error}"))?;
+    let found = this.ancestors().skip(1).take(2).find(|folder| folder.join("corelane-interop-server").exists());
+    found
+        .map(Path::to_path_buf)
+        .ok_or_else(|| "corelane-interop-server is not built: run this by `cargo test`".to_owned())
 }
 
 fn make(orb: Orb, out: &Path) -> Result<(), String> {

@@ -4,7 +4,8 @@
 // comes back. Prints `ok NAME` or `FAIL NAME ...` for each, and at last `N passed, M failed`.
 //
 //   --no-wide          leave out wide characters (GIOP 1.0)
-//   --chars WHICH      narrow strings of ascii (default), latin1 or unicode characters; unicode needs -ORBnativeCharCodeSet UTF-8
+//   --chars WHICH      narrow strings of ascii (default), latin1 or unicode characters; unicode needs -ORBnativeCharCodeSet UTF-8;
+//                      latin1-strings: characters that stand alone are ASCII
 //   --plain-unions     the peer keeps only union discriminators that a label names (JacORB)
 //   --skip NAME        leave out the check of that name
 //   --rounds N         values per operation (6)
@@ -452,7 +453,10 @@ int main(int argc, char** argv) {
       if (word == "--no-wide") wide = false;
       else if (word == "--chars") {
         std::string which = value();
-        options.repertoire = which == "unicode" ? Repertoire::Unicode : which == "latin1" ? Repertoire::Latin1 : Repertoire::Ascii;
+        options.ascii_letters = which == "latin1-strings";
+        options.repertoire = which == "unicode" ? Repertoire::Unicode
+                             : which == "latin1" || options.ascii_letters ? Repertoire::Latin1
+                                                                          : Repertoire::Ascii;
       }
       else if (word == "--plain-unions") options.plain_unions = true;
       else if (word == "--skip") skipped.insert(value());

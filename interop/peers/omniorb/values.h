@@ -15,6 +15,8 @@ enum class Repertoire { Ascii, Latin1, Unicode };
 /// What this run may send.
 struct Options {
   Repertoire repertoire = Repertoire::Ascii;
+  /// Characters that stand alone are ASCII whatever the strings are.
+  bool ascii_letters = false;
   /// The peer loses union discriminators that no label names (JacORB).
   bool plain_unions = false;
 };
@@ -75,7 +77,7 @@ inline void fill(Random& r, CORBA::Double& v) {
 }
 /// omniORB's CORBA::Char is CORBA::Octet, so characters need a name of their own here.
 inline CORBA::Char letter(Random& r) {
-  if (options.repertoire == Repertoire::Latin1 && r.round == 1) return 0xff;
+  if (options.repertoire == Repertoire::Latin1 && !options.ascii_letters && r.round == 1) return 0xff;
   return r.round == 0 ? 0 : r.round == 1 ? 0x7f : static_cast<CORBA::Char>(r.below(128));
 }
 inline void fill(Random& r, Letter& v) { v.c = letter(r); }

@@ -8,10 +8,12 @@ use corelane::{CharSet, Dispatch, NestedWait, Orb, OrbBuilder, PoolConfig, Versi
 /// Which characters narrow strings have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Characters {
-    /// ASCII; the programs' native code set is ISO 8859-1.
+    /// ASCII; the other ORBs' native code set is ISO 8859-1, Corelane's UTF-8.
     Ascii,
     /// ISO 8859-1, which is the native code set too.
     Latin1,
+    /// ISO 8859-1 in strings, ASCII where a character stands alone: those beyond it are more than one octet in UTF-8.
+    Latin1Strings,
     /// Any of Unicode; the native code set is UTF-8.
     Unicode,
 }
@@ -23,6 +25,7 @@ impl Characters {
         match self {
             Characters::Ascii => "ascii",
             Characters::Latin1 => "latin1",
+            Characters::Latin1Strings => "latin1-strings",
             Characters::Unicode => "unicode",
         }
     }
@@ -216,7 +219,7 @@ impl ClientOptions {
                 "--no-wide" => options.wide = false,
                 "--chars" => {
                     let name = words.value(&word)?;
-                    let all = [Characters::Ascii, Characters::Latin1, Characters::Unicode];
+                    let all = [Characters::Ascii, Characters::Latin1, Characters::Latin1Strings, Characters::Unicode];
                     let found = all.into_iter().find(|characters| characters.name() == name);
                     options.characters = found.ok_or_else(|| format!("--chars {name} is unknown"))?;
                 }

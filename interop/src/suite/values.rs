@@ -98,7 +98,7 @@ impl Random {
         const UNICODE: &[&str] = &["a", "\u{e9}", "\u{20ac}", "\u{65e5}\u{672c}", "\u{1f680}"];
         let pieces = match self.repertoire.characters {
             Characters::Ascii => ASCII,
-            Characters::Latin1 => LATIN1,
+            Characters::Latin1 | Characters::Latin1Strings => LATIN1,
             Characters::Unicode => UNICODE,
         };
         self.sequence(longest, |random| random.one_of(pieces)).concat()

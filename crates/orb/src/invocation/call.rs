@@ -461,9 +461,16 @@ impl Call<'_, '_> {
                 written != Written::Nothing && connection.was_closed_orderly(&self.core.config().limits),
                 error.to_string(),
             ),
+            Broken::Fault(Fault::Unexpected(MessageKind::MessageError)) => {
+                (false, "the server could not read what it was sent, says its MessageError".to_owned())
+            }
             Broken::Fault(fault) => (false, format!("the server broke the protocol: {fault}")),
         };
-        let detail = self.detail(&connection, phase, message);
+        let mut detail = self.detail(&connection, phase, message);
+        if !matches!((&broken, self.due), (Broken::TimedOut, _) | (_, Due::At(_))) {
+            // Only a time-out has taken the whole time; how long anything else took is not known.
+            detail.elapsed = None;
+        }
         connection.discard();
         match broken {
             Broken::TimedOut => Attempt::Failed(Input::DeadlinePassed(phase), detail),

@@ -27,7 +27,7 @@ import org.omg.PortableServer.POA;
  *
  * <pre>
  *   --no-wide          leave out wide characters (GIOP 1.0)
- *   --chars WHICH      narrow strings of ascii (default), latin1 or unicode characters
+ *   --chars WHICH      narrow strings of ascii (default), latin1 or unicode characters; latin1-strings: those that stand alone are ASCII
  *   --skip NAME        leave out the check of that name
  *   --rounds N         values per operation (6)
  *   --big OCTETS       greatest large message (1000000); 0 leaves them out

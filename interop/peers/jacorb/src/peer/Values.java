@@ -214,7 +214,7 @@ final class Values {
         String[] pieces = {"a", "Z", "7", " ", "~", "\u0001", "\t", "\""};
         if (shape == SHORT) {
             pieces = new String[] {"b", "y", "e"};
-        } else if (repertoire.equals("latin1")) {
+        } else if (repertoire.startsWith("latin1")) {
             pieces = new String[] {"a", "\u00e9", "\u00ff", "\u00a0", "\u00df", "Z"};
         } else if (repertoire.equals("unicode")) {
             pieces = new String[] {"a", "\u00e9", "\u20ac", "\u65e5\u672c", "\ud83d\ude80"};

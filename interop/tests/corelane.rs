@@ -1,0 +1,158 @@
+//! Corelane with the other ORBs and with itself: every check of the suite, both ways, in each variant.
+
+use std::path::Path;
+
+use corelane_interop::pair::{self, Extra, Traffic};
+use corelane_interop::peers::Orb::{self, Corelane, JacOrb, OmniOrb};
+use corelane_interop::peers::Variant;
+
+/// A client has at least this many checks even where all that can be left out is left out.
+const LEAST: usize = 115;
+
+fn prove(server: Orb, client: Orb, variant: Variant, traffic: Traffic, extra: Extra<'_>) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
+    match pair::run_with(&folder, server, client, variant, traffic, extra) {
+        Ok(passed) => assert!(passed >= LEAST, "only {passed} checks ran"),
+        Err(trouble) => panic!("{trouble}"),
+    }
+}
+
+macro_rules! pairs {
+    ($($name:ident: $server:ident serves $client:ident in $variant:ident;)*) => {
+        $(#[test]
+        fn $name() {
+            prove($server, $client, Variant::$variant, Traffic::Unwatched, Extra::default());
+        })*
+    };
+}
+
+pairs! {
+    corelane_serves_corelane: Corelane serves Corelane in GIOP_1_2;
+    corelane_serves_omniorb: Corelane serves OmniOrb in GIOP_1_2;
+    corelane_serves_jacorb: Corelane serves JacOrb in GIOP_1_2;
+    omniorb_serves_corelane: OmniOrb serves Corelane in GIOP_1_2;
+    jacorb_serves_corelane: JacOrb serves Corelane in GIOP_1_2;
+
+    corelane_serves_corelane_in_1_1: Corelane serves Corelane in GIOP_1_1;
+    corelane_serves_omniorb_in_1_1: Corelane serves OmniOrb in GIOP_1_1;
+    corelane_serves_jacorb_in_1_1: Corelane serves JacOrb in GIOP_1_1;
+    omniorb_serves_corelane_in_1_1: OmniOrb serves Corelane in GIOP_1_1;
+    jacorb_serves_corelane_in_1_1: JacOrb serves Corelane in GIOP_1_1;
+
+    corelane_serves_corelane_in_1_0: Corelane serves Corelane in GIOP_1_0;
+    corelane_serves_omniorb_in_1_0: Corelane serves OmniOrb in GIOP_1_0;
+    corelane_serves_jacorb_in_1_0: Corelane serves JacOrb in GIOP_1_0;
+    omniorb_serves_corelane_in_1_0: OmniOrb serves Corelane in GIOP_1_0;
+    jacorb_serves_corelane_in_1_0: JacOrb serves Corelane in GIOP_1_0;
+
+    corelane_publishes_1_1_for_corelane: Corelane serves Corelane in PUBLISHED_1_1;
+    corelane_publishes_1_1_for_omniorb: Corelane serves OmniOrb in PUBLISHED_1_1;
+    corelane_publishes_1_1_for_jacorb: Corelane serves JacOrb in PUBLISHED_1_1;
+    omniorb_publishes_1_1_for_corelane: OmniOrb serves Corelane in PUBLISHED_1_1;
+    jacorb_publishes_1_1_for_corelane: JacOrb serves Corelane in PUBLISHED_1_1;
+
+    corelane_publishes_1_0_for_corelane: Corelane serves Corelane in PUBLISHED_1_0;
+    corelane_publishes_1_0_for_omniorb: Corelane serves OmniOrb in PUBLISHED_1_0;
+    corelane_publishes_1_0_for_jacorb: Corelane serves JacOrb in PUBLISHED_1_0;
+    omniorb_publishes_1_0_for_corelane: OmniOrb serves Corelane in PUBLISHED_1_0;
+    jacorb_publishes_1_0_for_corelane: JacOrb serves Corelane in PUBLISHED_1_0;
+
+    corelane_serves_corelane_in_latin1: Corelane serves Corelane in LATIN1;
+    corelane_serves_omniorb_in_latin1: Corelane serves OmniOrb in LATIN1;
+    corelane_serves_jacorb_in_latin1: Corelane serves JacOrb in LATIN1;
+    omniorb_serves_corelane_in_latin1: OmniOrb serves Corelane in LATIN1;
+    jacorb_serves_corelane_in_latin1: JacOrb serves Corelane in LATIN1;
+
+    corelane_converts_latin1_for_omniorb: Corelane serves OmniOrb in LATIN1_STRINGS;
+    corelane_converts_latin1_for_jacorb: Corelane serves JacOrb in LATIN1_STRINGS;
+    omniorb_converts_latin1_for_corelane: OmniOrb serves Corelane in LATIN1_STRINGS;
+    jacorb_converts_latin1_for_corelane: JacOrb serves Corelane in LATIN1_STRINGS;
+
+    corelane_serves_corelane_in_unicode: Corelane serves Corelane in UNICODE;
+    corelane_serves_omniorb_in_unicode: Corelane serves OmniOrb in UNICODE;
+    corelane_serves_jacorb_in_unicode: Corelane serves JacOrb in UNICODE;
+    omniorb_serves_corelane_in_unicode: OmniOrb serves Corelane in UNICODE;
+    jacorb_serves_corelane_in_unicode: JacOrb serves Corelane in UNICODE;
+}
+
+#[test]
+fn the_dissector_reads_corelane_serving_omniorb() {
+    prove(Corelane, OmniOrb, Variant::GIOP_1_2, Traffic::Dissected, Extra::default());
+}
+
+#[test]
+fn the_dissector_reads_corelane_calling_omniorb() {
+    prove(OmniOrb, Corelane, Variant::GIOP_1_2, Traffic::Dissected, Extra::default());
+}
+
+#[test]
+fn the_dissector_reads_corelane_serving_jacorb() {
+    prove(Corelane, JacOrb, Variant::GIOP_1_2, Traffic::Dissected, Extra::default());
+}
+
+#[test]
+fn the_dissector_reads_corelane_calling_jacorb() {
+    prove(JacOrb, Corelane, Variant::GIOP_1_2, Traffic::Dissected, Extra::default());
+}
+
+#[test]
+fn the_dissector_reads_corelane_and_corelane() {
+    prove(Corelane, Corelane, Variant::GIOP_1_2, Traffic::Dissected, Extra::default());
+}
+
+#[test]
+fn the_dissector_reads_corelane_and_corelane_in_1_1() {
+    prove(Corelane, Corelane, Variant::GIOP_1_1, Traffic::Dissected, Extra::default());
+}
+
+#[test]
+fn the_dissector_reads_corelane_and_corelane_in_1_0() {
+    prove(Corelane, Corelane, Variant::GIOP_1_0, Traffic::Dissected, Extra::default());
+}
+
+/// Fragments small enough to cut through most messages of the suite.
+const FRAGMENTS: Extra<'_> = Extra { name: "-fragments", server: &["--fragment", "256"], client: &[] };
+
+#[test]
+fn omniorb_takes_corelane_s_fragmented_replies() {
+    prove(Corelane, OmniOrb, Variant::GIOP_1_2, Traffic::Dissected, FRAGMENTS);
+}
+
+#[test]
+fn jacorb_takes_corelane_s_fragmented_replies() {
+    prove(Corelane, JacOrb, Variant::GIOP_1_2, Traffic::Unwatched, FRAGMENTS);
+}
+
+/// The other way round.
+const FRAGMENTED_REQUESTS: Extra<'_> = Extra { name: "-fragments", server: &[], client: &["--fragment", "256"] };
+
+#[test]
+fn omniorb_takes_corelane_s_fragmented_requests() {
+    prove(OmniOrb, Corelane, Variant::GIOP_1_2, Traffic::Dissected, FRAGMENTED_REQUESTS);
+}
+
+#[test]
+fn jacorb_takes_corelane_s_fragmented_requests() {
+    prove(JacOrb, Corelane, Variant::GIOP_1_2, Traffic::Unwatched, FRAGMENTED_REQUESTS);
+}
+
+#[test]
+fn corelane_and_corelane_exchange_fragments() {
+    let both = Extra { name: "-fragments", server: &["--fragment", "256"], client: &["--fragment", "1000"] };
+    prove(Corelane, Corelane, Variant::GIOP_1_2, Traffic::Unwatched, both);
+}
+
+/// Ten million octets in a message: omniORB sends them in fragments of its buffer's size.
+const LARGE: Extra<'_> = Extra { name: "-large", server: &[], client: &["--big", "10000000", "--rounds", "2"] };
+
+#[test]
+fn large_messages_pass_between_omniorb_and_corelane() {
+    prove(Corelane, OmniOrb, Variant::GIOP_1_2, Traffic::Unwatched, LARGE);
+    prove(OmniOrb, Corelane, Variant::GIOP_1_2, Traffic::Unwatched, LARGE);
+}
+
+#[test]
+fn large_messages_pass_between_jacorb_and_corelane() {
+    prove(Corelane, JacOrb, Variant::GIOP_1_2, Traffic::Unwatched, LARGE);
+    prove(JacOrb, Corelane, Variant::GIOP_1_2, Traffic::Unwatched, LARGE);
+}
