@@ -7,7 +7,8 @@ mod rest;
 
 use std::collections::HashSet;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corelane::{ObjectRef, Orb, Reference, SystemException};
 
@@ -23,7 +24,8 @@ pub(crate) type Verdict = Result<String, SystemException>;
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     skipped: HashSet<String>,
-    counts: Mutex<(usize, usize)>,
+    passed: AtomicUsize,
+    failed: AtomicUsize,
 }
 
 impl Report {
@@ -33,12 +35,11 @@ impl Report {
             return;
         }
         let trouble = work().unwrap_or_else(|exception| format!("got exception {exception}"));
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if trouble.is_empty() {
-            counts.0 += 1;
+            self.passed.fetch_add(1, Ordering::SeqCst);
             println!("ok {name}");
         } else {
-            counts.1 += 1;
+            self.failed.fetch_add(1, Ordering::SeqCst);
             println!("FAIL {name} {}", trouble.replace('\n', " "));
         }
     }
@@ -95,7 +96,8 @@ pub fn run(options: ClientOptions) -> Result<bool, String> {
     if client.options.shutdown {
         client.report.check("shutdown", || client.suite.shutdown().map(|()| String::new()));
     }
-    let (passed, failed) = *client.report.counts.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);
+    let (passed, failed) = (count(&client.report.passed), count(&client.report.failed));
     println!("{passed} passed, {failed} failed");
     drop(client);
     orb.shutdown(true).map_err(|exception| exception.to_string())?;

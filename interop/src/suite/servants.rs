@@ -1,13 +1,16 @@
 //! The servants of interop.idl: the suite for the server, and the bouncer that both ends have.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use corelane::poa::{Poa, PoaError};
 use corelane::{
     Completion, ObjectRef, Octets, Reference, Servant, ShutdownHandle, SystemException, SystemExceptionKind,
 };
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Condvar, Mutex, MutexGuard, Scope};
 
 use crate::interop::*;
 
@@ -72,16 +75,21 @@ fn from_poa(error: PoaError) -> SystemException {
 }
 
 /// What several threads change, and a bell for those who wait for it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared<T> {
     state: Mutex<T>,
     changed: Condvar,
 }
 
+impl<T: Default> Default for Shared<T> {
+    fn default() -> Self {
+        Self { state: Mutex::new("a servant of the suite", Scope::Orb, T::default()), changed: Condvar::new() }
+    }
+}
+
 impl<T> Shared<T> {
-    /// A panic in another servant has nothing to do with the state here.
     fn lock(&self) -> MutexGuard<'_, T> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn change(&self, change: impl FnOnce(&mut T)) {
@@ -90,9 +98,13 @@ impl<T> Shared<T> {
     }
 
     /// Waits until `enough`, at most for `time`.
-    fn wait<'s>(&'s self, state: MutexGuard<'s, T>, time: Duration, enough: impl Fn(&T) -> bool) -> MutexGuard<'s, T> {
-        let waited = self.changed.wait_timeout_while(state, time, |state| !enough(state));
-        waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state)
+    fn wait(&self, time: Duration, enough: impl Fn(&T) -> bool) -> MutexGuard<'_, T> {
+        let until = Monotonic::now() + time;
+        let mut state = self.lock();
+        while !enough(&state) && !until.is_past() {
+            (state, _) = self.changed.wait_until(state, Some(until));
+        }
+        state
     }
 }
 
@@ -106,8 +118,7 @@ impl BouncerServant {
     /// The values received, sorted, once there are so many of them or the time is over.
     #[must_use]
     pub fn wait_for(&self, count: usize, time: Duration) -> Vec<i32> {
-        let received = self.received.lock();
-        let mut values = self.received.wait(received, time, |values| values.len() >= count).clone();
+        let mut values = self.received.wait(time, |values| values.len() >= count).clone();
         values.sort_unstable();
         values
     }
@@ -322,7 +333,7 @@ impl Notes for SuiteServant {
 
     fn await_notes(&self, count: u32, milliseconds: u32) -> Result<u32, SystemException> {
         let time = Duration::from_millis(milliseconds.into());
-        Ok(self.state.wait(self.state.lock(), time, |state| state.noted >= count).noted)
+        Ok(self.state.wait(time, |state| state.noted >= count).noted)
     }
 }
 
@@ -379,7 +390,6 @@ impl Timing for SuiteServant {
     }
 
     fn meet(&self, callers: u32, milliseconds: u32) -> Result<u32, SystemException> {
-        let until = Instant::now() + Duration::from_millis(milliseconds.into());
         self.state.change(|state| {
             if state.inside == 0 {
                 state.most = 0;
@@ -387,8 +397,8 @@ impl Timing for SuiteServant {
             state.inside += 1;
             state.most = state.most.max(state.inside);
         });
-        let left = until.saturating_duration_since(Instant::now());
-        let mut state = self.state.wait(self.state.lock(), left, |state| state.most >= callers);
+        let time = Duration::from_millis(milliseconds.into());
+        let mut state = self.state.wait(time, |state| state.most >= callers);
         state.inside -= 1;
         Ok(state.most)
     }
