@@ -1,0 +1,68 @@
+//! Every dispatch architecture of Corelane's server under the callers of another ORB: 8 threads of JacORB over one connection, each
+//! with operations of 50 ms, results, and callbacks nested six deep in both directions.
+
+use std::path::Path;
+
+use corelane_interop::pair::{self, Extra, Traffic};
+use corelane_interop::peers::Orb::{self, Corelane, JacOrb, OmniOrb};
+use corelane_interop::peers::Variant;
+
+fn prove(client: Orb, name: &str, server: &[&str], more: &[&str]) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
+    let mut options = vec!["--threads", "8", "--slow", "50", "--big", "100000", "--rounds", "3"];
+    options.extend(more);
+    let extra = Extra { name, server, client: &options };
+    match pair::run_with(&folder, Corelane, client, Variant::GIOP_1_2, Traffic::Unwatched, extra) {
+        Ok(passed) => assert!(passed >= 120, "only {passed} checks ran"),
+        Err(trouble) => panic!("{trouble}"),
+    }
+}
+
+/// One thread cannot hold several callers inside an operation that waits for them, so nobody is asked to meet.
+const ALONE: &[&str] = &["--meet", "0"];
+
+#[test]
+fn jacorb_calls_a_reactive_server() {
+    prove(JacOrb, "-reactive", &["--dispatch", "reactive"], ALONE);
+}
+
+#[test]
+fn jacorb_calls_a_server_with_a_thread_per_connection() {
+    prove(JacOrb, "-thread-per-connection", &["--dispatch", "thread-per-connection"], ALONE);
+}
+
+#[test]
+fn jacorb_calls_leaders_and_followers() {
+    prove(JacOrb, "-leader-followers", &["--dispatch", "leader-followers"], &[]);
+}
+
+#[test]
+fn jacorb_calls_a_few_leaders_and_followers_that_serve_while_they_wait() {
+    let server = ["--dispatch", "leader-followers", "--pool", "2", "--nested", "24"];
+    prove(JacOrb, "-leader-followers-2", &server, ALONE);
+}
+
+#[test]
+fn jacorb_calls_a_half_synchronous_server() {
+    prove(JacOrb, "-half-sync", &["--dispatch", "half-sync"], &[]);
+}
+
+#[test]
+fn jacorb_calls_a_half_synchronous_server_of_few_threads_that_serve_while_they_wait() {
+    let server = ["--dispatch", "half-sync", "--pool", "2", "--nested", "24"];
+    prove(JacOrb, "-half-sync-2", &server, ALONE);
+}
+
+#[test]
+fn omniorb_calls_every_dispatch() {
+    for dispatch in ["reactive", "thread-per-connection", "leader-followers", "half-sync"] {
+        prove(OmniOrb, &format!("-{dispatch}"), &["--dispatch", dispatch], ALONE);
+    }
+}
+
+#[test]
+fn corelane_calls_every_dispatch() {
+    for dispatch in ["reactive", "thread-per-connection", "leader-followers", "half-sync"] {
+        prove(Corelane, &format!("-{dispatch}"), &["--dispatch", dispatch], ALONE);
+    }
+}
