@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask check`, `cargo xtask test`, `cargo xtask demo`.
+//! The project's chores: `cargo xtask check`, `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`.
 //!
 //! Each check is a pure function from what it reads to a list of findings, so that its own tests can show it refusing a
 //! violated rule; [`steps`] runs them, shows progress and sums up. Nothing here is a dependency of the crates.
@@ -7,6 +7,7 @@
 mod check;
 mod demo;
 mod dependencies;
+mod fuzz;
 mod host;
 mod layers;
 mod licences;
@@ -28,10 +29,17 @@ cargo xtask <command>
   test --quick     the same without the peers: no system packages, no interop
   demo             runs a mission computer and its clients for 15 seconds; report in target/demo/report.html
   demo --seconds N the same for N seconds
+  fuzz [TARGET...] runs the fuzz targets, a minute each; docs/fuzzing.md has more
+       --runs N    that many executions of each; --seconds N: that long
+       --keep      adds what was found on the way to fuzz/corpus
+       --list      names the targets; --prove: finds a planted fault
   help             this text
 ";
 
 fn main() -> ExitCode {
+    if let Some(status) = fuzz::as_compiler() {
+        return status;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut steps = Steps::new(root());
@@ -40,6 +48,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(&mut steps, test::Extent::Full),
         ["test", "--quick"] => test::run(&mut steps, test::Extent::Quick),
         ["demo", options @ ..] => return demo::run(&root(), options),
+        ["fuzz", options @ ..] => return fuzz::run(&root(), options),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

@@ -112,8 +112,10 @@ impl Diagnostic {
         for (span, label, kind) in places {
             let file = sources.file(sources.file_of(span));
             let start = (span.start - file.start()) as usize;
-            let mut end = (span.end.saturating_sub(file.start()) as usize).clamp(start, file.text.len());
-            let start = start.min(end);
+            let end = (span.end.saturating_sub(file.start()) as usize).min(file.text.len());
+            // The parser points at the last octet of what came before: that may be within a character.
+            let start = file.text.floor_char_boundary(start.min(end));
+            let mut end = file.text.ceil_char_boundary(end);
             // A label spans at most the rest of its line: longer ranges hide what they mean.
             if let Some(length) = file.text[start..end].find('\n') {
                 end = start + length.max(1);

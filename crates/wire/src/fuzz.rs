@@ -336,7 +336,7 @@ pub fn connection_ops(input: &[u8]) {
 
 /// The pieces of a plan are the message, and come together again.
 fn plan(number: u8, step: usize) {
-    let size = u32::try_from(step * 37 % 3000).unwrap_or(0).max(4);
+    let size = u32::try_from(step * 37 % 600).unwrap_or(0).max(4);
     let header = Header {
         version: Version::GIOP_1_2,
         endian: Endian::Little,

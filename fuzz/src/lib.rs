@@ -1,0 +1,38 @@
+//! The fuzz targets: functions over octets that must come back, soon and without a panic, whatever they are given.
+//!
+//! `cargo xtask fuzz` runs each of them under an engine that looks for new paths through the code (the programs in `engine/`);
+//! `tests/replay.rs` runs them, without the engine, over what is committed in `corpus/` and `regressions/`.
+//! docs/fuzzing.md says how to use this, and how to add a target.
+#![forbid(unsafe_code)]
+
+pub use corelane_idl::fuzz::source as idl;
+pub use corelane_wire::fuzz::{cdr, connection_ops, giop_framing, ior_text};
+
+/// A target: its name, which its folders bear too, and its function.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target. [`planted`] is none: it is there to be found.
+pub const TARGETS: &[Target] = &[
+    ("cdr", cdr),
+    ("connection_ops", connection_ops),
+    ("giop_framing", giop_framing),
+    ("idl", idl),
+    ("ior_text", ior_text),
+];
+
+/// Panics for one input out of four thousand million, by which `cargo xtask fuzz --prove` sees that the engine is led by
+/// what the code does: without that, finding it would take hours.
+///
+/// # Panics
+///
+/// That is its purpose.
+pub fn planted(input: &[u8]) {
+    let mut matched = 0;
+    for (octet, wanted) in input.iter().zip(b"\xc0\x4e\x7a\x19") {
+        if octet != wanted {
+            return;
+        }
+        matched += 1;
+    }
+    assert!(matched < 4, "the planted fault was found");
+}

@@ -1,0 +1,68 @@
+//! Every committed input through every target: what was found once stays found.
+
+use std::fs;
+use std::panic;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use corelane_fuzz::{TARGETS, planted};
+
+/// A hundred times what the slowest input takes where nothing else runs.
+const LONGEST: Duration = Duration::from_secs(10);
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The files in `folder`, none where it is not there.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn every_target_has_a_corpus() {
+    for (name, _) in TARGETS {
+        let folder = here().join("corpus").join(name);
+        assert!(!files(&folder).is_empty(), "fuzz/corpus/{name} is empty: `cargo xtask fuzz {name} --keep` fills it");
+    }
+}
+
+#[test]
+fn no_folder_is_without_its_target() {
+    for part in ["corpus", "regressions"] {
+        for folder in files(&here().join(part)) {
+            let name = folder.file_name().unwrap().to_str().unwrap();
+            assert!(TARGETS.iter().any(|(target, _)| *target == name), "fuzz/{part}/{name} belongs to no target");
+        }
+    }
+}
+
+#[test]
+fn what_is_committed_runs_through_every_target() {
+    let mut failures = Vec::new();
+    let folders = ["corpus", "regressions"].map(|part| files(&here().join(part))).concat();
+    for path in folders.iter().flat_map(|folder| files(folder)) {
+        let input = fs::read(&path).unwrap();
+        let shown = path.strip_prefix(here()).unwrap().display().to_string();
+        for (name, target) in TARGETS {
+            let began = Instant::now();
+            if panic::catch_unwind(|| target(&input)).is_err() {
+                failures.push(format!("fuzz/{shown} makes {name} panic"));
+            } else if began.elapsed() > LONGEST {
+                failures.push(format!("fuzz/{shown} holds {name} for {:?}", began.elapsed()));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn the_planted_fault_is_behind_its_four_octets() {
+    planted(b"");
+    planted(b"\xc0\x4e\x7a");
+    planted(b"\xc0\x4e\x7a\x18");
+    assert!(panic::catch_unwind(|| planted(b"\xc0\x4e\x7a\x19 and more")).is_err());
+}

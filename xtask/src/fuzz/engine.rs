@@ -1,0 +1,340 @@
+//! The engine: built with instrumented code, run once per target, what it says read from its output.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use super::Target;
+use crate::steps;
+
+/// Set while the engine is built: this program then stands before the compiler (cargo's workspace wrapper).
+const COMPILING: &str = "CORELANE_FUZZ_COMPILER";
+
+/// Counts the passes through every edge of the code, and tells the engine which code a counter belongs to. All of them
+/// are options that a stable compiler knows.
+const COVERAGE: &[&str] = &[
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+];
+
+/// Tells the engine both sides of every comparison, so that it can write what is compared with into its inputs.
+const COMPARISONS: &str = "-Cllvm-args=-sanitizer-coverage-trace-compares";
+
+/// Its inputs are text, and a dictionary has its words: telling every comparison would make it five times slower.
+const WITHOUT_COMPARISONS: &str = "corelane_idl";
+
+/// An input that takes longer is a finding.
+const SECONDS_PER_INPUT: u32 = 5;
+
+/// A target that holds more is a finding.
+const MEGABYTES: u32 = 512;
+
+/// How long a finding is made smaller.
+const MINIMISING: Duration = Duration::from_secs(20);
+
+/// How often progress is shown where the output is no terminal.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// When a target's run ends, whichever comes first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) runs: Option<u64>,
+    pub(crate) time: Option<Duration>,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ran {
+    pub(crate) executions: u64,
+    pub(crate) took: Duration,
+    /// Edges between blocks of code that were passed.
+    pub(crate) edges: u64,
+    /// Edges by how often, and comparisons by how close.
+    pub(crate) features: u64,
+    /// The size of the working corpus.
+    pub(crate) inputs: u64,
+    /// The most memory the run held.
+    pub(crate) megabytes: u64,
+    pub(crate) findings: Vec<PathBuf>,
+}
+
+/// Where cargo has this program stand before the compiler, it adds the instrumentation and goes on as the compiler.
+/// `None` where it was started for anything else.
+pub(crate) fn as_compiler() -> Option<ExitCode> {
+    std::env::var_os(COMPILING)?;
+    let mut words = std::env::args_os().skip(1);
+    let compiler = words.next()?;
+    let words: Vec<OsString> = words.collect();
+    let error = Command::new(&compiler).args(instrumentation(&words)).args(&words).exec();
+    eprintln!("{}: {error}", compiler.display());
+    Some(ExitCode::FAILURE)
+}
+
+/// What is added to a call of the compiler: nothing for build scripts and macros, which are for the host.
+fn instrumentation(words: &[OsString]) -> Vec<&'static str> {
+    let after = |name: &str| words.iter().skip_while(|word| *word != name).nth(1).and_then(|word| word.to_str());
+    if after("--target").is_none() {
+        return Vec::new();
+    }
+    let compares = after("--crate-name") != Some(WITHOUT_COMPARISONS);
+    COVERAGE.iter().copied().chain(compares.then_some(COMPARISONS)).collect()
+}
+
+/// The programs of fuzz/engine, built.
+pub(crate) struct Engine {
+    root: PathBuf,
+    programs: PathBuf,
+}
+
+impl Engine {
+    pub(crate) fn build(root: &Path) -> Result<Self, String> {
+        println!("building the targets (the first time takes two minutes, and a C++ compiler)");
+        let host = host()?;
+        let own = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
+        let folder = root.join("target/fuzz/build");
+        let mut command = steps::cargo();
+        command
+            .args(["build", "--package", "corelane-fuzz", "--features", "engine", "--bins", "--profile", "fuzz"])
+            .args(["--locked", "--quiet", "--target", &host, "--target-dir"])
+            .arg(&folder)
+            .env("RUSTC_WORKSPACE_WRAPPER", own)
+            .env(COMPILING, "1")
+            .current_dir(root);
+        steps::status(&mut command)?;
+        Ok(Self { root: root.to_owned(), programs: folder.join(host).join("fuzz") })
+    }
+
+    /// Runs a target until the limit, or until something is found.
+    pub(crate) fn run(&self, target: &Target, limit: &Limit) -> Result<Ran, String> {
+        let findings = self.made(&format!("fuzz/findings/{}", target.name))?;
+        let before = files(&findings)?;
+        let mut command = self.program(target);
+        command
+            .arg(format!("-timeout={SECONDS_PER_INPUT}"))
+            .arg(format!("-rss_limit_mb={MEGABYTES}"))
+            .arg(format!("-artifact_prefix={}/", findings.display()))
+            .args(["-print_final_stats=1", "-detect_leaks=0"]);
+        if let Some(runs) = limit.runs {
+            command.arg(format!("-runs={runs}"));
+        }
+        if let Some(time) = limit.time {
+            command.arg(format!("-max_total_time={}", time.as_secs()));
+        }
+        if let Some(dictionary) = target.dictionary {
+            command.arg(format!("-dict={}", self.root.join(format!("fuzz/dictionary/{dictionary}.dict")).display()));
+        }
+        command.arg(self.work(target)?).args(self.inputs(target)).arg(&findings);
+        let mut ran = self.watched(target, command)?;
+        for path in files(&findings)?.difference(&before) {
+            self.minimise(target, path)?;
+            ran.findings.push(path.clone());
+        }
+        Ok(ran)
+    }
+
+    /// Starts the engine and follows what it says, which also goes to a file.
+    fn watched(&self, target: &Target, mut command: Command) -> Result<Ran, String> {
+        let log = self.made("target/fuzz/log")?.join(format!("{}.txt", target.name));
+        let wrong = |error: std::io::Error| format!("{}: {error}", target.name);
+        let mut copy = fs::File::create(&log).map_err(wrong)?;
+        let began = Instant::now();
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(wrong)?;
+        let terminal = std::io::stdout().is_terminal();
+        let (mut ran, mut shown) = (Ran::default(), began);
+        let mut said = BufReader::new(child.stderr.take().ok_or("the engine has no output")?);
+        let mut line = Vec::new();
+        while said.read_until(b'\n', &mut line).map_err(wrong)? > 0 {
+            copy.write_all(&line).map_err(wrong)?;
+            read(&String::from_utf8_lossy(&line), &mut ran);
+            line.clear();
+            let pause = if terminal { Duration::from_millis(500) } else { QUIET };
+            if shown.elapsed() >= pause {
+                shown = Instant::now();
+                progress(&ran, began.elapsed(), terminal);
+            }
+        }
+        let status = child.wait().map_err(wrong)?;
+        ran.took = began.elapsed();
+        progress(&ran, ran.took, false);
+        if !status.success() {
+            println!("    ended with {status}; its output is in {}", log.display());
+        }
+        Ok(ran)
+    }
+
+    /// Cuts a finding down, in place, as long as the target fails.
+    fn minimise(&self, target: &Target, path: &Path) -> Result<(), String> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !name.starts_with("crash-") {
+            return Ok(());
+        }
+        println!("    making {name} smaller");
+        let small = self.made("target/fuzz/minimised")?.join(&*name);
+        let mut command = Command::new(self.programs.join(program(target)));
+        command
+            .arg("-minimize_crash=1")
+            .arg(format!("-max_total_time={}", MINIMISING.as_secs()))
+            .arg(format!("-exact_artifact_path={}", small.display()))
+            .arg(path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.status().map_err(|error| format!("{name}: {error}"))?;
+        let smaller = fs::metadata(&small)
+            .is_ok_and(|small| fs::metadata(path).is_ok_and(|whole| small.len() < whole.len() && small.len() > 0));
+        if smaller {
+            fs::copy(&small, path).map_err(|error| format!("{name}: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// Merges the working corpus into the committed one; how many inputs that has now.
+    pub(crate) fn keep(&self, target: &Target) -> Result<usize, String> {
+        let corpus = self.made(&format!("fuzz/corpus/{}", target.name))?;
+        let fresh = self.root.join("target/fuzz/kept").join(target.name);
+        let wrong = |error: std::io::Error| format!("{}: {error}", fresh.display());
+        if fresh.exists() {
+            fs::remove_dir_all(&fresh).map_err(wrong)?;
+        }
+        fs::create_dir_all(&fresh).map_err(wrong)?;
+        let mut command = self.program(target);
+        // Which edges, not how often: that is what keeps the corpus small.
+        command.args(["-set_cover_merge=1", "-use_counters=0"]).arg(&fresh).arg(self.work(target)?);
+        command.args(self.inputs(target)).stdout(Stdio::null()).stderr(Stdio::null());
+        steps::status(&mut command)?;
+        let chosen = files(&fresh)?;
+        for old in files(&corpus)? {
+            fs::remove_file(old).map_err(wrong)?;
+        }
+        for path in &chosen {
+            fs::copy(path, corpus.join(path.file_name().unwrap_or_default())).map_err(wrong)?;
+        }
+        Ok(chosen.len())
+    }
+
+    fn program(&self, target: &Target) -> Command {
+        let mut command = Command::new(self.programs.join(program(target)));
+        command.arg(format!("-max_len={}", target.longest)).current_dir(&self.root);
+        command
+    }
+
+    /// The folder into which the engine writes what leads to new paths.
+    fn work(&self, target: &Target) -> Result<PathBuf, String> {
+        self.made(&format!("target/fuzz/work/{}", target.name))
+    }
+
+    /// The folders that are read besides.
+    fn inputs(&self, target: &Target) -> Vec<PathBuf> {
+        let folders = ["fuzz/corpus", "fuzz/regressions", "crates/wire/tests/corpus", super::seeds::FOLDER];
+        let paths = folders.map(|folder| self.root.join(folder).join(target.name));
+        paths.into_iter().filter(|path| path.is_dir()).collect()
+    }
+
+    fn made(&self, folder: &str) -> Result<PathBuf, String> {
+        let path = self.root.join(folder);
+        fs::create_dir_all(&path).map_err(|error| format!("{folder}: {error}"))?;
+        Ok(path)
+    }
+}
+
+fn program(target: &Target) -> String {
+    format!("fuzz_{}", target.name)
+}
+
+/// The triple of this machine, as the compiler names it.
+fn host() -> Result<String, String> {
+    let said =
+        steps::output(Command::new(std::env::var_os("RUSTC").as_deref().unwrap_or(OsStr::new("rustc"))).arg("-vV"))?;
+    let line = said.lines().find_map(|line| line.strip_prefix("host: "));
+    line.map(str::to_owned).ok_or_else(|| "`rustc -vV` names no host".to_owned())
+}
+
+fn files(folder: &Path) -> Result<BTreeSet<PathBuf>, String> {
+    let wrong = |error: std::io::Error| format!("{}: {error}", folder.display());
+    fs::read_dir(folder).map_err(wrong)?.map(|entry| entry.map(|entry| entry.path()).map_err(wrong)).collect()
+}
+
+/// Takes the figures out of a line such as `#1024 NEW cov: 12 ft: 30 corp: 4/16b ... rss: 28Mb`.
+fn read(line: &str, ran: &mut Ran) {
+    if let Some((name, value)) = line.strip_prefix("stat::").and_then(|rest| rest.split_once(':')) {
+        let value = value.trim().parse().unwrap_or(0);
+        match name {
+            "number_of_executed_units" => ran.executions = value,
+            "peak_rss_mb" => ran.megabytes = value,
+            _ => {}
+        }
+        return;
+    }
+    let Some(rest) = line.strip_prefix('#') else { return };
+    let mut words = rest.split_whitespace();
+    let Some(executions) = words.next().and_then(|word| word.parse().ok()) else { return };
+    ran.executions = executions;
+    let words: Vec<&str> = words.collect();
+    for pair in words.windows(2) {
+        let digits = pair[1].split(|letter: char| !letter.is_ascii_digit()).next().unwrap_or_default();
+        let Ok(value) = digits.parse() else { continue };
+        match pair[0] {
+            "cov:" => ran.edges = value,
+            "ft:" => ran.features = value,
+            "corp:" => ran.inputs = value,
+            "rss:" => ran.megabytes = ran.megabytes.max(value),
+            _ => {}
+        }
+    }
+}
+
+fn progress(ran: &Ran, took: Duration, terminal: bool) {
+    let (start, end) = if terminal { ("\r", "") } else { ("", "\n") };
+    print!(
+        "{start}    {:>6.0} s  {:>11} executions  {:>6} edges  {:>7} features  {:>6} inputs  {:>4} MB{end}",
+        took.as_secs_f64(),
+        ran.executions,
+        ran.edges,
+        ran.features,
+        ran.inputs,
+        ran.megabytes
+    );
+    // Progress that cannot be shown is no reason to stop.
+    let _ = std::io::stdout().flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_of_the_engine_are_read() {
+        let mut ran = Ran::default();
+        read("INFO: seed corpus: files: 3", &mut ran);
+        assert_eq!(ran, Ran::default());
+        read(
+            "#12431\tNEW    cov: 6329 ft: 18302 corp: 1368/203Kb lim: 301 exec/s: 289 rss: 37Mb L: 149/301 MS: 1 -\n",
+            &mut ran,
+        );
+        let so_far =
+            Ran { executions: 12431, edges: 6329, features: 18302, inputs: 1368, megabytes: 37, ..Ran::default() };
+        assert_eq!(ran, so_far);
+        read("#13000\tpulse  corp: 1368/203Kb exec/s: 0 rss: 36Mb\n", &mut ran);
+        assert_eq!(ran, Ran { executions: 13000, ..so_far.clone() });
+        read("stat::number_of_executed_units: 20000\n", &mut ran);
+        read("stat::peak_rss_mb:              44\n", &mut ran);
+        assert_eq!(ran, Ran { executions: 20000, megabytes: 44, ..so_far });
+    }
+
+    #[test]
+    fn only_what_runs_in_the_engine_is_instrumented() {
+        let call = |line: &str| instrumentation(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(call("--crate-name build_script_build build.rs").is_empty());
+        assert!(call("-vV").is_empty());
+        assert!(call("--crate-name corelane_wire lib.rs --target here").contains(&COMPARISONS));
+        let text = call("--crate-name corelane_idl lib.rs --target here");
+        assert_eq!(text, COVERAGE);
+    }
+}
