@@ -1,110 +1,91 @@
 //! Where octets from a connection wait until they are a message.
 //!
-//! Up to 64 KiB it is ordinary memory that is reused; beyond that memory is committed only as octets arrive, so a header that
-//! announces 60 MiB costs nothing until the 60 MiB come.
+//! Up to 64 KiB it is ordinary memory that is reused. Beyond, it is a reservation of addresses of the size that the header announces,
+//! whose memory is there only as far as octets have arrived: a header that announces 60 MiB costs nothing until the 60 MiB come.
+
+use std::sync::Arc;
+
+use corelane_sys::buffer::Buffer;
+use corelane_wire::Octets;
 
 /// What a fresh buffer takes in one read.
 const FIRST: usize = 16 * 1024;
-/// How far ahead of the octets that are there memory is made ready, for a message that announces more.
-const AHEAD: usize = 256 * 1024;
 
 /// Octets received and not yet consumed, contiguous.
 #[derive(Debug, Default)]
-pub(crate) struct ReceiveBuffer {
-    octets: Vec<u8>,
-    start: usize,
-    end: usize,
-}
+pub(crate) struct ReceiveBuffer(Buffer);
 
 impl ReceiveBuffer {
-    pub(crate) const fn new() -> Self {
-        ReceiveBuffer { octets: Vec::new(), start: 0, end: 0 }
+    pub(crate) fn new() -> Self {
+        ReceiveBuffer(Buffer::new())
     }
 
     /// What is there.
     #[inline]
     pub(crate) fn unread(&self) -> &[u8] {
-        &self.octets[self.start..self.end]
+        &self.0
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.start == self.end
+        self.0.is_empty()
     }
 
-    /// Room for the next read, never empty. `wanted` octets in all are expected from the first unread one.
+    /// Room for the next read. `wanted` octets in all are expected from the first unread one. Empty only when the process has no
+    /// addresses left, which ends the connection.
     #[inline]
     pub(crate) fn room(&mut self, wanted: usize) -> &mut [u8] {
-        if self.start + wanted > self.octets.len() || self.end == self.octets.len() {
-            self.make_room(wanted);
-        }
-        &mut self.octets[self.end..]
-    }
-
-    #[cold]
-    fn make_room(&mut self, wanted: usize) {
-        self.octets.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        let most = self.end + AHEAD.max(self.end);
-        let size = wanted.min(most).max(self.end + 1).max(FIRST);
-        if size > self.octets.len() {
-            self.octets.resize(size, 0);
-        }
+        let least = wanted.max(self.0.len() + 1).max(FIRST);
+        // Without more room, what is left of the old is what there is.
+        let _ = self.0.reserve(least);
+        self.0.spare()
     }
 
     /// The first `count` octets of the room now hold something.
     #[inline]
     pub(crate) fn filled(&mut self, count: usize) {
-        self.end = (self.end + count).min(self.octets.len());
+        self.0.filled(count);
     }
 
     /// Forgets the first `count` unread octets.
     #[inline]
     pub(crate) fn consume(&mut self, count: usize) {
-        self.start = (self.start + count).min(self.end);
-        if self.start == self.end {
-            self.start = 0;
-            self.end = 0;
-        }
+        self.0.consume(count.min(self.0.len()));
     }
 
-    /// Puts octets behind those that are there.
+    /// Puts octets behind those that are there, as many as there is room for.
     pub(crate) fn append(&mut self, octets: &[u8]) {
-        let have = self.end - self.start;
-        self.room(have + octets.len())[..octets.len()].copy_from_slice(octets);
-        self.filled(octets.len());
+        let wanted = self.0.len() + octets.len();
+        let room = self.room(wanted);
+        let count = octets.len().min(room.len());
+        room[..count].copy_from_slice(&octets[..count]);
+        self.0.filled(count);
     }
 
     /// Moves everything after the first `count` unread octets to a buffer of its own.
     #[cold]
     pub(crate) fn split_after(&mut self, count: usize, mut rest: ReceiveBuffer) -> ReceiveBuffer {
-        let from = (self.start + count).min(self.end);
-        let surplus = self.end - from;
+        let at = count.min(self.0.len());
         rest.clear();
-        rest.room(surplus)[..surplus].copy_from_slice(&self.octets[from..self.end]);
-        rest.filled(surplus);
-        self.end = from;
+        rest.append(&self.0[at..]);
+        // What has moved is forgotten here: the room behind `at` is free again.
+        let _ = self.0.split_off_into(at, &mut Buffer::new());
         rest
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.start = 0;
-        self.end = 0;
-    }
-
-    /// Everything unread, as an owner that can be shared.
+    /// Everything unread, as octets that can be shared without a copy.
     #[cold]
-    pub(crate) fn into_octets(mut self) -> corelane_wire::Octets {
-        self.octets.truncate(self.end);
-        let unread = self.start..self.end;
-        let whole = corelane_wire::Octets::from(self.octets);
-        whole.part(unread).unwrap_or_default()
+    pub(crate) fn into_octets(self) -> Octets {
+        Octets::shared(Arc::new(self.0))
     }
 
-    /// Memory held.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Memory or addresses held.
     pub(crate) fn capacity(&self) -> usize {
-        self.octets.len()
+        self.0.capacity()
     }
 }
 
@@ -130,17 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn an_announced_length_commits_no_memory() {
+    fn what_is_behind_a_message_survives_its_leaving() {
         let mut buffer = ReceiveBuffer::new();
-        fill(&mut buffer, &[1; 12], 12);
-        buffer.room(60 << 20);
-        assert!(buffer.capacity() <= AHEAD + 12);
-        let mut arrived = 12;
-        while arrived < 1 << 20 {
-            let room = buffer.room(60 << 20).len();
-            buffer.filled(room);
-            arrived += room;
-            assert!(buffer.capacity() <= 2 * arrived + AHEAD);
-        }
+        let octets: Vec<u8> = (0..200_000u32).map(|index| index.to_le_bytes()[0]).collect();
+        buffer.append(&octets);
+        buffer.consume(1000);
+        let rest = buffer.split_after(150_000, ReceiveBuffer::new());
+        assert_eq!(buffer.unread(), &octets[1000..151_000]);
+        assert_eq!(rest.unread(), &octets[151_000..]);
+        assert_eq!(&*buffer.into_octets(), &octets[1000..151_000]);
     }
 }
