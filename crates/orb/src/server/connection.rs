@@ -187,6 +187,9 @@ impl Connection {
                 Err(_) if announced => return self.enqueue(writing, message, sent),
                 Err(_) => {
                     self.congested.store(true, Ordering::SeqCst);
+                    if let Some(lane) = self.lane.upgrade() {
+                        lane.watch_room(self, true);
+                    }
                     announced = true;
                 }
             }
@@ -196,6 +199,7 @@ impl Connection {
             && self.congested.swap(false, Ordering::SeqCst)
             && let Some(lane) = self.lane.upgrade()
         {
+            lane.watch_room(self, false);
             lane.push(Work::Read(self.place));
         }
         Sent::All

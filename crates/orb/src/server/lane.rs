@@ -34,8 +34,13 @@ const WAKE: u64 = u64::MAX;
 const LISTENER: u64 = 1 << 63;
 /// Connections accepted in one go before other work has a turn.
 const ACCEPTS: usize = 64;
-/// What a connection's descriptor is watched for: edges only, never armed again.
-const EDGES: [Interest; 4] = [Interest::READABLE, Interest::WRITABLE, Interest::HANG_UP, Interest::EDGE];
+
+/// What a connection's descriptor is watched for: edges only. Room to write is of interest only while replies wait: a Unix
+/// socket reports it every time the peer reads.
+fn interest(congested: bool) -> Interest {
+    let always = Interest::READABLE | Interest::HANG_UP | Interest::EDGE;
+    if congested { always | Interest::WRITABLE } else { always }
+}
 
 /// One lane of a pool.
 #[derive(Debug)]
@@ -312,7 +317,10 @@ impl Lane {
             return;
         }
         match connection.flush() {
-            Ok(true) => self.push(Work::Read(place)),
+            Ok(true) => {
+                self.watch_room(&connection, false);
+                self.push(Work::Read(place));
+            }
             Ok(false) => {}
             Err(_) => self.ended(core, place),
         }
@@ -395,14 +403,22 @@ impl Lane {
 
     /// Gives a connection to the shared threads.
     pub(crate) fn share(&self, core: &Arc<Core>, connection: &Arc<Connection>) {
-        let token = (u64::from(connection.place.0) << 32) | u64::from(connection.place.1);
-        let interest = EDGES.into_iter().reduce(|one, other| one | other).unwrap_or(Interest::EDGE);
-        let watched = connection.stream.readiness().map(|fd| self.epoll.add(fd, token, interest));
+        let interest = interest(connection.is_congested());
+        let watched = connection.stream.readiness().map(|fd| self.epoll.add(fd, token(connection.place), interest));
         if matches!(watched, Some(Ok(()))) {
             // What has been read already is reported by no edge.
             self.push(Work::Read(connection.place));
         } else {
             self.ended(core, connection.place);
+        }
+    }
+
+    /// Asks to be told of room to write, or not any more. What is there already is reported anew.
+    #[cold]
+    pub(crate) fn watch_room(&self, connection: &Connection, congested: bool) {
+        if let Some(fd) = connection.stream.readiness() {
+            // A connection with a thread of its own is not watched: its thread waits in the send.
+            let _ = self.epoll.modify(fd, token(connection.place), interest(congested));
         }
     }
 
@@ -465,6 +481,11 @@ impl Lane {
             }
         }
     }
+}
+
+/// What the descriptor of the connection at a place is reported as.
+fn token(place: (u32, u32)) -> u64 {
+    (u64::from(place.0) << 32) | u64::from(place.1)
 }
 
 /// Slot and generation of a connection's token.
