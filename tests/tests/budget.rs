@@ -59,6 +59,8 @@ fn every_plain_argument(server: &Server, system_calls: u64) {
     assert_budget(server, system_calls, "struct", |probe| assert_eq!(probe.cube_small(&small).unwrap().l, 8));
     assert_budget(server, system_calls, "string", |probe| assert_eq!(probe.length_of("grün").unwrap(), 4));
     assert_budget(server, system_calls, "sequence<long>", |probe| assert_eq!(probe.sum(&longs).unwrap(), 523_776));
+    let many: Vec<i32> = vec![1; 8192];
+    assert_budget(server, system_calls, "a long sequence<long>", |probe| assert_eq!(probe.sum(&many).unwrap(), 8192));
     assert_budget(server, system_calls, "sequence<struct>", |probe| assert_eq!(probe.total(&smalls).unwrap(), 128));
 }
 

@@ -155,3 +155,61 @@ fn a_call_can_be_given_up_from_another_thread() {
     assert_eq!(cancellable.slow(3_000).unwrap_err().kind(), Kind::Transient);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
 }
+
+#[test]
+fn text_is_read_as_written_after_an_explicit_binding() {
+    let server = serve(Dispatch::Reactive);
+    let (_orb, probe) = client(&server.ior);
+    probe.as_object().validate_connection().unwrap();
+    assert_eq!(probe.length_of("grün").unwrap(), 4);
+}
+
+#[test]
+fn oneways_of_a_client_that_leaves_are_run() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve(dispatch);
+        let (orb, probe) = client(&server.ior);
+        for _ in 0..50 {
+            probe.note(1).unwrap();
+        }
+        drop(orb);
+        while server.probe.noted().unwrap() != 50 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn after_shutdown_nobody_listens() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve(dispatch);
+        let corelane::Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!() };
+        let (_orb, probe) = client(&server.ior);
+        probe.cube_octet(1).unwrap();
+        server.orb.shutdown(true).unwrap();
+        assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "{dispatch:?}");
+    }
+}
+
+/// A client that asks for much and reads nothing does not keep the server from ending.
+#[test]
+fn a_peer_that_does_not_read_does_not_hold_the_end_up() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve(dispatch);
+        let (_orb, probe) = client(&server.ior);
+        probe.cube_octet(1).unwrap();
+        let corelane::Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!() };
+        server.orb.bind_key("Mirror", server.probe.as_object()).unwrap();
+        let asking = std::thread::spawn(move || {
+            let orb = Orb::new().unwrap();
+            let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Mirror")).unwrap().unwrap();
+            let probe = ProbeRef::from_object(object).with_timeout(Duration::from_millis(1));
+            // Given up at once: nobody reads the reply.
+            let _ = probe.mirror(&vec![1; 8 << 20]);
+            orb
+        });
+        let orb = asking.join().unwrap();
+        drop(server);
+        drop(orb);
+    }
+}

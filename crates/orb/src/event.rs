@@ -1,6 +1,7 @@
 //! What happens to an ORB that nobody asked about: counters, and a callback for those who want to know.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_net::{Endpoint, Peer};
@@ -138,7 +139,8 @@ impl Events {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(callback) = &self.callback {
-            callback(event);
+            // The thread that tells of an event is not the callback's to end.
+            let _ = catch_unwind(AssertUnwindSafe(|| callback(event)));
         }
     }
 

@@ -104,8 +104,8 @@ pub fn with_call_policies<T>(policies: CallPolicies, body: impl FnOnce() -> T) -
 /// A time-out put to work: what the transport is asked to keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Due {
-    /// Each wait may last this long.
-    Within(Duration),
+    /// This long from that moment on, kept by the socket: the first wait may last all of it.
+    Within(Duration, Monotonic),
     /// Not after this moment.
     At(Monotonic),
     /// Whenever.
@@ -117,7 +117,8 @@ impl Due {
     pub(crate) fn of(timeout: Timeout) -> Due {
         match timeout {
             Timeout::Precise(duration) => Due::At(Monotonic::now() + duration),
-            Timeout::Coarse(duration) => Due::Within(duration),
+            Timeout::Coarse(Duration::ZERO) => Due::At(Monotonic::now()),
+            Timeout::Coarse(duration) => Due::Within(duration, corelane_sys::clock::coarse_now()),
             Timeout::Never => Due::Never,
         }
     }
@@ -126,7 +127,7 @@ impl Due {
     #[cold]
     pub(crate) fn moment(self) -> Option<Monotonic> {
         match self {
-            Due::Within(duration) => Some(Monotonic::now() + duration),
+            Due::Within(duration, start) => Some(start + duration),
             Due::At(moment) => Some(moment),
             Due::Never => None,
         }
@@ -139,8 +140,7 @@ impl Due {
             (Due::At(moment), Some(Timeout::Precise(whole) | Timeout::Coarse(whole))) => {
                 Some(Monotonic::now().since(moment - whole))
             }
-            // The socket's own time-out is as long as the wait.
-            (Due::Within(whole), _) => Some(whole),
+            (Due::Within(_, start), _) => Some(start.elapsed()),
             _ => None,
         }
     }

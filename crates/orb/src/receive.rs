@@ -10,6 +10,8 @@ use corelane_wire::Octets;
 
 /// What a fresh buffer takes in one read.
 const FIRST: usize = 16 * 1024;
+/// Room behind the message that is expected.
+const SLACK: usize = 64;
 
 /// Octets received and not yet consumed, contiguous.
 #[derive(Debug, Default)]
@@ -35,7 +37,8 @@ impl ReceiveBuffer {
     /// addresses left, which ends the connection.
     #[inline]
     pub(crate) fn room(&mut self, wanted: usize) -> &mut [u8] {
-        let least = wanted.max(self.0.len() + 1).max(FIRST);
+        // A little more than what is expected, so that a read which ends with the message is seen to be short.
+        let least = (wanted.max(self.0.len() + 1) + SLACK).max(FIRST);
         // Without more room, what is left of the old is what there is.
         let _ = self.0.reserve(least);
         self.0.spare()

@@ -24,6 +24,18 @@ pub fn now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// The present moment as of the last tick of the kernel's clock, up to 10 ms ago: for what must be cheap (about 5 ns) and may be
+/// that much late.
+#[inline]
+pub fn coarse_now() -> Monotonic {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a live, writable timespec, and this clock id exists on every Linux kernel, so the call cannot fail and
+    // always fills it.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
+    // The kernel never reports negative monotonic time.
+    Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
+}
+
 impl Monotonic {
     /// Later than every other point in time.
     pub const FAR_FUTURE: Self = Self(u64::MAX);

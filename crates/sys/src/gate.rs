@@ -55,7 +55,8 @@ impl Gate {
                 (openings, in_time) = self.opened.wait_until(openings, deadline);
             }
             if !in_time {
-                break None;
+                // What came with the deadline is in time.
+                break look();
             }
         };
         self.waiters.fetch_sub(1, Ordering::Relaxed);

@@ -40,6 +40,7 @@ pub(crate) struct ClientConnection {
     pub(crate) announced: Option<CodeSets>,
     coarse: Duration,
     broken: bool,
+    forks: u64,
     watched: Watched,
 }
 
@@ -88,6 +89,7 @@ impl ClientConnection {
             announced: None,
             coarse: Duration::ZERO,
             broken: false,
+            forks: corelane_sys::process::generation(),
             watched,
         })
     }
@@ -114,7 +116,7 @@ impl ClientConnection {
     fn wait(&mut self, due: Due) -> Result<Wait, Broken> {
         let coarse = match due {
             Due::At(moment) => return Ok(Wait::Until(moment)),
-            Due::Within(duration) => duration,
+            Due::Within(duration, _) => duration,
             Due::Never => Duration::MAX,
         };
         if coarse.abs_diff(self.coarse) > self.coarse / 8 {
@@ -135,18 +137,18 @@ impl ClientConnection {
         due: Due,
         fragments: Option<Vec<u8>>,
     ) -> Result<(), (Written, Broken)> {
-        let wait = self.wait(due).map_err(|broken| (Written::Nothing, broken))?;
         match (&fragments, message.contiguous()) {
-            (Some(fragments), _) => self.send_all(&mut [IoSlice::new(fragments)], wait),
-            (None, Some(whole)) => self.send_all(&mut [IoSlice::new(whole)], wait),
-            (None, None) => self.send_all(&mut message_slices(message), wait),
+            (Some(fragments), _) => self.send_all(&mut [IoSlice::new(fragments)], due),
+            (None, Some(whole)) => self.send_all(&mut [IoSlice::new(whole)], due),
+            (None, None) => self.send_all(&mut message_slices(message), due),
         }
     }
 
     #[inline]
-    fn send_all(&mut self, slices: &mut [IoSlice<'_>], wait: Wait) -> Result<(), (Written, Broken)> {
+    fn send_all(&mut self, slices: &mut [IoSlice<'_>], due: Due) -> Result<(), (Written, Broken)> {
         let mut left = slices;
         let mut written = Written::Nothing;
+        let mut wait = self.wait(due).map_err(|broken| (written, broken))?;
         loop {
             match self.stream.send_vectored(left, wait) {
                 Ok(sent) => {
@@ -155,6 +157,8 @@ impl ClientConnection {
                         return Ok(());
                     }
                     written = Written::Part;
+                    // A peer that takes a little at a time may not stretch the time.
+                    wait = self.wait(due.fixed()).map_err(|broken| (written, broken))?;
                 }
                 Err(error) => {
                     self.broken = true;
@@ -293,6 +297,9 @@ fn message_slices<'m>(message: &'m Encoder<'_>) -> Vec<IoSlice<'m>> {
 
 impl Drop for ClientConnection {
     fn drop(&mut self) {
-        self.stream.shutdown(Half::Both);
+        // In a forked child it is still the parent's connection.
+        if corelane_sys::process::generation() == self.forks {
+            self.stream.shutdown(Half::Both);
+        }
     }
 }

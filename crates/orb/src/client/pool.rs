@@ -24,7 +24,7 @@ pub(crate) struct PoolKey {
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
-type Slot = Exclusive<Option<ClientConnection>>;
+type Slot = Exclusive<Option<Box<ClientConnection>>>;
 
 /// The connections to one server.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Pool {
 
 /// A connection that the calling thread has for itself; it goes back when this is dropped.
 pub(crate) struct Checkout {
-    slot: Option<OwnedExclusiveGuard<Option<ClientConnection>>>,
+    slot: Option<OwnedExclusiveGuard<Option<Box<ClientConnection>>>>,
     pool: Arc<Pool>,
 }
 
@@ -93,14 +93,23 @@ impl Pool {
 
     /// A connection: an idle one, a new one while the bound allows, else the first that comes back before `until`.
     #[cold]
-    pub(crate) fn connect(self: &Arc<Self>, core: &Core, until: Option<Monotonic>) -> Result<Checkout, NoConnection> {
-        let mut checkout = match self.free().or_else(|| self.gate.wait(until, || self.free())) {
+    pub(crate) fn connect(
+        self: &Arc<Self>,
+        core: &Core,
+        whole: Option<Monotonic>,
+        until: Option<Monotonic>,
+        fresh: bool,
+    ) -> Result<Checkout, NoConnection> {
+        let mut checkout = match self.free().or_else(|| self.gate.wait(whole, || self.free())) {
             Some(checkout) => checkout,
             None => return Err(NoConnection::AllBusy),
         };
         let slot = checkout.slot_mut();
+        if fresh {
+            *slot = None;
+        }
         if slot.is_none() {
-            *slot = Some(self.open(core, until)?);
+            *slot = Some(Box::new(self.open(core, until)?));
         }
         Ok(checkout)
     }
@@ -145,6 +154,7 @@ impl Pool {
             {
                 *slot = None;
             }
+            self.gate.open();
         }
     }
 
@@ -159,7 +169,7 @@ impl Pool {
 }
 
 impl Checkout {
-    fn slot_mut(&mut self) -> &mut Option<ClientConnection> {
+    fn slot_mut(&mut self) -> &mut Option<Box<ClientConnection>> {
         // The slot is there until drop.
         self.slot.as_mut().expect("a checkout has its slot until it is dropped")
     }
@@ -176,14 +186,20 @@ impl std::ops::Deref for Checkout {
 
     #[inline]
     fn deref(&self) -> &ClientConnection {
-        self.slot.as_ref().and_then(|slot| slot.as_ref()).expect("a checkout holds a connection until it is discarded")
+        self.slot
+            .as_ref()
+            .and_then(|slot| slot.as_deref())
+            .expect("a checkout holds a connection until it is discarded")
     }
 }
 
 impl std::ops::DerefMut for Checkout {
     #[inline]
     fn deref_mut(&mut self) -> &mut ClientConnection {
-        self.slot.as_mut().and_then(|slot| slot.as_mut()).expect("a checkout holds a connection until it is discarded")
+        self.slot
+            .as_mut()
+            .and_then(|slot| slot.as_deref_mut())
+            .expect("a checkout holds a connection until it is discarded")
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use corelane_net::Stream;
+use corelane_sys::clock::Monotonic;
 use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{Mutex, Scope};
@@ -84,7 +85,7 @@ impl Watcher {
         let mut thread = self.thread.lock();
         if thread.is_none() {
             let shared = Arc::clone(&self.shared);
-            let builder = thread::Builder::new().name("orb/watch").stack_size(64 * 1024);
+            let builder = thread::Builder::new().name("orb/watch").stack_size(256 * 1024);
             *thread = Some(builder.spawn(move || shared.run())?);
         }
         Ok(())
@@ -104,11 +105,15 @@ impl Watcher {
 impl Shared {
     fn run(&self) {
         let mut events = [Event::EMPTY; 32];
+        let mut tidied = Monotonic::now();
         while !self.stop.load(Ordering::Acquire) {
             let period = self.tidied.get().map(|_| TIDY);
             let Ok(count) = self.epoll.wait(&mut events, period) else { return };
-            if let Some(core) = self.tidied.get().and_then(Weak::upgrade) {
+            if tidied.elapsed() >= TIDY
+                && let Some(core) = self.tidied.get().and_then(Weak::upgrade)
+            {
                 core.tidy();
+                tidied = Monotonic::now();
             }
             for event in &events[..count] {
                 let (slot, generation) = ((event.token() >> 32) as u32, event.token() as u32);

@@ -141,6 +141,8 @@ struct Call<'c, 'a> {
     addressing: AddressingMode,
     connection: Option<Checkout>,
     next_target: Option<Arc<Target>>,
+    /// Only a connection made now will do.
+    fresh: bool,
     failure: Detail,
     /// The system exception that the last reply was.
     raised: Option<SystemException>,
@@ -173,6 +175,7 @@ impl<'c, 'a> Call<'c, 'a> {
             addressing: AddressingMode::Key,
             connection: None,
             next_target: None,
+            fresh: false,
             failure: Detail::default(),
             raised: None,
         })
@@ -208,7 +211,7 @@ impl<'c, 'a> Call<'c, 'a> {
     #[inline]
     fn connect(&mut self) -> Input {
         let Some(profile) = self.target.profiles.get(self.profile) else { return Input::ConnectFailed };
-        self.connection = profile.pool.idle();
+        self.connection = if self.fresh { None } else { profile.pool.idle() };
         if self.connection.is_some() { Input::Connected } else { self.connect_anew() }
     }
 
@@ -222,7 +225,7 @@ impl<'c, 'a> Call<'c, 'a> {
             None => whole,
         };
         let Some(profile) = self.profile() else { return Input::ConnectFailed };
-        let outcome = profile.pool.connect(self.core, until);
+        let outcome = profile.pool.connect(self.core, whole, until, self.fresh);
         let endpoint = profile.pool.key().endpoints.first().map(ToString::to_string);
         let detail = |phase, message| Detail { endpoint, phase: Some(phase), elapsed: Some(start.elapsed()), message };
         match outcome {
@@ -260,7 +263,11 @@ impl<'c, 'a> Call<'c, 'a> {
             return Attempt::Failed(Input::ConnectFailed, Detail::default());
         };
         let id = connection.request_id();
-        let announce = if connection.announced.is_none() { profile.code_sets } else { None };
+        // A LocateRequest has no contexts to announce anything in.
+        let announce = match &self.request {
+            Request::Call { .. } if connection.announced.is_none() => profile.code_sets,
+            _ => None,
+        };
         connection.announced = connection.announced.or(announce);
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut connection.request_memory));
         encoder.set_code_sets(connection.announced.unwrap_or(profile.default_code_sets));
@@ -392,7 +399,8 @@ impl Call<'_, '_> {
             if head.request_id == id {
                 return self.answer(connection, received, header, &head);
             }
-            // The late reply to a call that was given up.
+            // The late reply to a call that was given up. It must not make this call's time begin anew.
+            self.due = self.due.fixed();
             if let Received::InPlace(_, length) = received {
                 connection.consume(length);
             }
@@ -486,11 +494,15 @@ impl Call<'_, '_> {
     /// Everything that is not a result: what the machine is told, or what is raised at once.
     #[cold]
     fn trouble(&mut self, attempt: Attempt) -> Result<Input, SystemException> {
+        // Whatever comes next is within the time that the call began with.
+        self.due = self.due.fixed();
         match attempt {
             Attempt::Reply(_) | Attempt::NoReplyWanted => Ok(Input::Answered),
             Attempt::Refused(exception) => Err(exception),
             Attempt::Failed(input, detail) => {
                 self.failure = detail;
+                // The other connections to a server that went away are no better than the one that was lost.
+                self.fresh |= matches!(input, Input::Lost { .. });
                 Ok(input)
             }
             Attempt::Raised(exception) => {

@@ -43,6 +43,9 @@ pub(crate) struct Config {
     pub(crate) fragment_size: Option<usize>,
 }
 
+/// Servers known at a time before those are forgotten that no reference leads to.
+const PRUNED_FROM: usize = 256;
+
 const RUNNING: u8 = 0;
 const ENDING: u8 = 1;
 const ENDED: u8 = 2;
@@ -148,13 +151,12 @@ impl Core {
         // Set once: the builder calls this once.
         let _ = self.listening.set(listening);
         let _ = self.published.set(published);
-        for lane in &lanes {
-            let threads = crate::server::start(lane, self).map_err(OrbError::Thread)?;
-            self.threads.lock().extend(threads);
-        }
-        let serves = !lanes.is_empty();
+        // Known before their threads run: if one cannot be started, the others are ended like any.
         let _ = self.lanes.set(lanes);
-        if serves {
+        for lane in self.lanes() {
+            crate::server::start(lane, self, &mut self.threads.lock()).map_err(OrbError::Thread)?;
+        }
+        if !self.lanes().is_empty() {
             self.watcher.tidy(Arc::downgrade(self)).map_err(OrbError::Thread)?;
         }
         Ok(())
@@ -178,6 +180,10 @@ impl Core {
         let key = PoolKey { endpoints };
         let mut pools = self.pools.lock();
         let bound = self.config.connections_per_server;
+        if pools.len() >= PRUNED_FROM {
+            // References come and go with their servers: what no reference is bound to is given up.
+            pools.retain(|_, pool| Arc::strong_count(pool) > 1);
+        }
         Arc::clone(pools.entry(key.clone()).or_insert_with(|| Arc::new(Pool::new(key, bound))))
     }
 
@@ -254,6 +260,10 @@ impl Core {
 
     /// Ends everything; see [`Orb::shutdown`](super::Orb::shutdown).
     pub(crate) fn shutdown(self: &Arc<Self>, wait: bool) {
+        if corelane_sys::process::generation() != self.forks {
+            // A forked child has the parent's connections and none of its threads: nothing here is its to end.
+            return;
+        }
         if self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.main.stop();
             self.initial.lock().clear();

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corelane_net::{Half, Stream, Wait};
@@ -22,6 +22,9 @@ use crate::receive::ReceiveBuffer;
 
 /// Replies of low priority leave in slices of this size, so that one does not hold the kernel for long (decision 11).
 const SLICE: usize = 64 * 1024;
+
+/// Octets that count as progress of a message that is arriving.
+const PROGRESS: usize = 1024;
 
 /// One accepted connection.
 #[derive(Debug)]
@@ -41,6 +44,8 @@ pub(crate) struct Connection {
     closed: AtomicBool,
     /// When the message that is arriving made its last progress, in nanoseconds; 0: none is arriving.
     arriving_since: AtomicU64,
+    /// How many octets of unfinished messages there were then.
+    arriving: AtomicUsize,
     output_bound: usize,
 }
 
@@ -50,6 +55,8 @@ pub(crate) struct Reading {
     pub(crate) framer: Framer,
     /// Octets of a message that is not complete; without one the reader's own buffer serves.
     pub(crate) partial: Option<ReceiveBuffer>,
+    /// Nothing is read any more: the peer has closed, or broke the protocol.
+    pub(crate) over: bool,
 }
 
 #[derive(Debug, Default)]
@@ -83,7 +90,7 @@ impl Connection {
     pub(crate) fn new(stream: Box<dyn Stream>, lane: Weak<Lane>, place: (u32, u32), output_bound: usize) -> Self {
         Connection {
             stream,
-            reading: Turn::new(Reading { framer: Framer::new(), partial: None }),
+            reading: Turn::new(Reading { framer: Framer::new(), partial: None, over: false }),
             lane,
             place,
             writing: Mutex::new("connection output", Scope::Connection, Writing::default()),
@@ -91,6 +98,7 @@ impl Connection {
             code_sets: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             arriving_since: AtomicU64::new(0),
+            arriving: AtomicUsize::new(0),
             output_bound,
         }
     }
@@ -137,20 +145,22 @@ impl Connection {
     /// Sends a message, `wait` saying whether the calling thread may wait for the peer.
     #[inline]
     pub(crate) fn send(&self, message: &[&[u8]], wait: Wait) -> Sent {
-        let mut writing = self.writing.lock();
+        self.send_locked(&mut self.writing.lock(), message, wait)
+    }
+
+    #[inline]
+    fn send_locked(&self, writing: &mut Writing, message: &[&[u8]], wait: Wait) -> Sent {
         if writing.last {
             return Sent::Lost(Loss::Gone);
         }
         if !writing.queue.is_empty() {
-            return self.enqueue(&mut writing, message, 0);
+            return self.enqueue(writing, message, 0);
         }
         if let [whole] = message {
             return match self.stream.send_vectored(&[IoSlice::new(whole)], wait) {
                 Ok(sent) if sent == whole.len() => Sent::All,
-                Ok(sent) => self.send_rest(&mut writing, message, sent, wait),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.send_rest(&mut writing, message, 0, wait)
-                }
+                Ok(sent) => self.send_rest(writing, message, sent, wait),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.send_rest(writing, message, 0, wait),
                 Err(_) => Sent::Lost(Loss::Gone),
             };
         }
@@ -164,8 +174,8 @@ impl Connection {
         }
         match self.stream.send_vectored(&slices[..count], wait) {
             Ok(sent) if sent == total && count == message.len() => Sent::All,
-            Ok(sent) => self.send_rest(&mut writing, message, sent, wait),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.send_rest(&mut writing, message, 0, wait),
+            Ok(sent) => self.send_rest(writing, message, sent, wait),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.send_rest(writing, message, 0, wait),
             Err(_) => Sent::Lost(Loss::Gone),
         }
     }
@@ -183,6 +193,7 @@ impl Connection {
             match self.stream.send_vectored(&[IoSlice::new(next)], wait) {
                 Ok(0) => return Sent::Lost(Loss::Gone),
                 Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Sent::Lost(Loss::QueueFull),
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Sent::Lost(Loss::Gone),
                 Err(_) if announced => return self.enqueue(writing, message, sent),
                 Err(_) => {
@@ -245,8 +256,8 @@ impl Connection {
     /// does not cut the connection before the peer has read the message.
     #[cold]
     pub(crate) fn finish(&self, last: &[u8]) {
-        let sent = self.send(&[last], Wait::Now);
         let mut writing = self.writing.lock();
+        let sent = self.send_locked(&mut writing, &[last], Wait::Now);
         writing.last = true;
         match sent {
             Sent::All if writing.queue.is_empty() => self.stream.shutdown(Half::Write),
@@ -255,10 +266,15 @@ impl Connection {
         }
     }
 
-    /// Notes that a message is on its way.
+    /// Notes that `octets` of unfinished messages are there. Progress is at least [`PROGRESS`] octets: a peer that drips one at a
+    /// time is as good as silent.
     #[cold]
-    pub(crate) fn note_arriving(&self) {
-        self.arriving_since.store(Monotonic::now().as_nanos().max(1), Ordering::Relaxed);
+    pub(crate) fn note_arriving(&self, octets: usize) {
+        let before = self.arriving.load(Ordering::Relaxed);
+        if before == 0 || octets < before || octets >= before + PROGRESS {
+            self.arriving.store(octets, Ordering::Relaxed);
+            self.arriving_since.store(Monotonic::now().as_nanos().max(1), Ordering::Relaxed);
+        }
     }
 
     /// Notes that no message is on its way.
@@ -266,6 +282,7 @@ impl Connection {
     pub(crate) fn note_arrived(&self) {
         if self.arriving_since.load(Ordering::Relaxed) != 0 {
             self.arriving_since.store(0, Ordering::Relaxed);
+            self.arriving.store(0, Ordering::Relaxed);
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connectio
                 if !goes_on {
                     return lane.ended(core, connection.place);
                 }
-                if moves {
+                if moves || lane.closes() {
                     return;
                 }
             }

@@ -49,7 +49,9 @@ pub(crate) struct Lane {
     own: Weak<Lane>,
     epoll: Epoll,
     wake: Wake,
-    listeners: Vec<Box<dyn Listener>>,
+    /// Gone when the lane closes.
+    listeners: Mutex<Vec<Box<dyn Listener>>>,
+    endpoints: Vec<Endpoint>,
     connections: SlotTable<Arc<Connection>>,
     ready: Mutex<VecDeque<Work>>,
     ready_count: AtomicUsize,
@@ -59,9 +61,11 @@ pub(crate) struct Lane {
     pub(crate) queue: Option<Queue>,
     lingering: Lingering,
     /// Thread per connection only.
-    dedicated: Mutex<Vec<JoinHandle<()>>>,
+    dedicated: Mutex<Vec<(JoinHandle<()>, Weak<Connection>)>>,
     /// Accepting stopped for want of descriptors; the next connection that ends starts it again.
     starved: AtomicBool,
+    /// Connections that are over but for threads that are still in them.
+    ending: AtomicUsize,
     closing: AtomicBool,
     stop: AtomicBool,
 }
@@ -94,6 +98,7 @@ impl Lane {
             let on_last = move |_, _, connection: Arc<Connection>| {
                 if let Some(lane) = lane.upgrade() {
                     lane.end(connection);
+                    lane.ending.fetch_sub(1, Ordering::AcqRel);
                 }
             };
             Lane {
@@ -102,7 +107,8 @@ impl Lane {
                 own: own.clone(),
                 epoll,
                 wake,
-                listeners,
+                endpoints: listeners.iter().map(|listener| listener.local().clone()).collect(),
+                listeners: Mutex::new("listeners", Scope::Lane, listeners),
                 ready: Mutex::new("ready list", Scope::Lane, VecDeque::new()),
                 ready_count: AtomicUsize::new(0),
                 waking: AtomicBool::new(false),
@@ -110,6 +116,7 @@ impl Lane {
                 lingering: Lingering::new(),
                 dedicated: Mutex::new("threads of connections", Scope::Lane, Vec::new()),
                 starved: AtomicBool::new(false),
+                ending: AtomicUsize::new(0),
                 closing: AtomicBool::new(false),
                 stop: AtomicBool::new(false),
             }
@@ -118,7 +125,7 @@ impl Lane {
 
     /// Where it listens, ports as the system chose them.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
-        self.listeners.iter().map(|listener| listener.local())
+        self.endpoints.iter()
     }
 
     /// Becomes readable when there is work.
@@ -197,8 +204,7 @@ impl Lane {
         }
     }
 
-    /// Keeps a connection from ending while its request runs. `None` if it has ended: the peer was told that what it has not
-    /// been answered did not run, so it must not run.
+    /// Keeps a connection from ending while its request runs. `None` if it has ended.
     #[inline]
     pub(crate) fn hold(&self, connection: &Connection) -> Option<Guard<'_, Arc<Connection>>> {
         self.connections.get(connection.place.0, connection.place.1)
@@ -206,11 +212,15 @@ impl Lane {
 
     /// Serves a message that had to wait.
     #[cold]
-    fn serve(&self, core: &Arc<Core>, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
-        let goes_on = match self.hold(connection) {
-            Some(_held) => worker.serve(core, connection, message, Wait::Now),
-            None => true,
-        };
+    pub(crate) fn serve(&self, core: &Arc<Core>, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
+        let held = self.hold(connection);
+        if held.is_none() && self.closing.load(Ordering::Acquire) {
+            // The peer was told that what it has not been answered did not run: it must not run.
+            return;
+        }
+        // A peer that has merely gone still meant what it sent, a oneway above all.
+        let goes_on = worker.serve(core, connection, message, Wait::Now);
+        drop(held);
         if !goes_on {
             self.ended(core, connection.place);
         }
@@ -337,14 +347,27 @@ impl Lane {
     /// The connection is over: nobody finds it any more; it ends when the last thread in it is out.
     #[cold]
     pub(crate) fn ended(&self, core: &Arc<Core>, place: (u32, u32)) {
-        match self.connections.retire(place.0, place.1) {
+        // Counted before: the last thread may be out before `retire` returns.
+        self.ending.fetch_add(1, Ordering::AcqRel);
+        let retired = self.connections.retire(place.0, place.1);
+        if !matches!(retired, Retired::Deferred) {
+            self.ending.fetch_sub(1, Ordering::AcqRel);
+        }
+        match retired {
             Retired::Stale => return,
             Retired::Taken(connection) => self.end(connection),
             Retired::Deferred => {}
         }
         core.events().connection_closed();
+        self.accept_again();
+    }
+
+    /// Listeners that ran out of descriptors are watched anew: there may be some now.
+    #[cold]
+    fn accept_again(&self) {
         if self.starved.swap(false, Ordering::AcqRel) {
-            for (index, listener) in (0..).zip(&self.listeners) {
+            for (index, listener) in (0..).zip(&*self.listeners.lock()) {
+                // A listener that cannot be watched any more is closed.
                 let _ = self.epoll.modify(listener.readiness(), LISTENER | index, Interest::READABLE | Interest::EDGE);
             }
         }
@@ -361,7 +384,8 @@ impl Lane {
     #[cold]
     fn accept(&self, core: &Arc<Core>, token: u64) {
         let index = usize::try_from(token & !LISTENER).unwrap_or(usize::MAX);
-        let Some(listener) = self.listeners.get(index) else { return };
+        let listeners = self.listeners.lock();
+        let Some(listener) = listeners.get(index) else { return };
         for _ in 0..ACCEPTS {
             match listener.accept() {
                 Ok(stream) => self.adopt(core, stream),
@@ -395,6 +419,11 @@ impl Lane {
             return;
         };
         core.events().connection_opened();
+        if self.closing.load(Ordering::SeqCst) {
+            // It came in beside the closing, which may not have seen it.
+            drop(connection);
+            return place.into_iter().for_each(|place| self.ended(core, place));
+        }
         match self.config.dispatch {
             Dispatch::ThreadPerConnection { most } if self.dedicate(core, &connection, most) => {}
             _ => self.share(core, &connection),
@@ -417,24 +446,33 @@ impl Lane {
     #[cold]
     pub(crate) fn watch_room(&self, connection: &Connection, congested: bool) {
         if let Some(fd) = connection.stream.readiness() {
-            // A connection with a thread of its own is not watched: its thread waits in the send.
-            let _ = self.epoll.modify(fd, token(connection.place), interest(congested));
+            let (token, interest) = (token(connection.place), interest(congested));
+            // A connection with a thread of its own has not been watched so far; a reply that another thread made for it was
+            // not taken at once. If it cannot be watched, the connection is at its end.
+            if self.epoll.modify(fd, token, interest).is_err() {
+                let _ = self.epoll.add(fd, token, interest);
+            }
         }
     }
 
     /// Gives a connection a thread of its own; false if as many as may have one.
     fn dedicate(&self, core: &Arc<Core>, connection: &Arc<Connection>, most: usize) -> bool {
         let mut threads = self.dedicated.lock();
-        threads.retain(|thread| !thread.is_finished());
+        threads.retain(|(thread, _)| !thread.is_finished());
         let Some(lane) = self.own.upgrade() else { return false };
         if threads.len() >= most {
             return false;
         }
+        // A peer that does not read may not hold its thread for ever.
+        if connection.stream.set_coarse_timeouts(Duration::ZERO, self.config.message_timeout).is_err() {
+            return false;
+        }
+        let weak = Arc::downgrade(connection);
         let builder =
             Builder::new().name(format!("{}/c{}", self.config.name, connection.place.0)).stack_size(self.config.stack);
         let (core, connection) = (Arc::clone(core), Arc::clone(connection));
         match builder.spawn(move || dedicated::run(&lane, &core, &connection)) {
-            Ok(thread) => threads.push(thread),
+            Ok(thread) => threads.push((thread, weak)),
             Err(_) => return false,
         }
         true
@@ -442,7 +480,8 @@ impl Lane {
 
     /// Lets nothing new in and closes every connection in good order: those that run requests when these are done.
     pub(crate) fn close(&self, core: &Arc<Core>) {
-        self.closing.store(true, Ordering::Release);
+        self.closing.store(true, Ordering::SeqCst);
+        self.listeners.lock().clear();
         for connection in self.connections.iter() {
             let place = connection.place;
             drop(connection);
@@ -452,7 +491,7 @@ impl Lane {
 
     /// Whether connections are still on their way to the end.
     pub(crate) fn is_closing(&self) -> bool {
-        self.lingering.tidy()
+        self.lingering.tidy() || self.ending.load(Ordering::Acquire) > 0
     }
 
     /// Ends the threads; each of them tells the next.
@@ -463,13 +502,27 @@ impl Lane {
         if let Some(queue) = &self.queue {
             queue.stop();
         }
-        std::mem::take(&mut *self.dedicated.lock())
+        let dedicated = std::mem::take(&mut *self.dedicated.lock());
+        let connections = dedicated.into_iter().map(|(thread, connection)| {
+            // Its thread may wait in a read or a write: this ends it.
+            if let Some(connection) = connection.upgrade() {
+                connection.close();
+            }
+            thread
+        });
+        connections.collect()
+    }
+
+    /// Whether the lane closes: a thread with a connection of its own ends when its request is done.
+    pub(crate) fn closes(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
     }
 
     /// What is to be done now and then: connections whose message stopped arriving are closed, and those that are closing are
     /// read to their end.
     pub(crate) fn tidy(&self, core: &Arc<Core>) {
         self.lingering.tidy();
+        self.accept_again();
         let now = Monotonic::now();
         for connection in self.connections.iter() {
             if connection.stalled_for(now) > self.config.message_timeout {

@@ -20,7 +20,7 @@ use config::Dispatch;
 use lane::Lane;
 
 /// Starts the threads of a lane.
-pub(crate) fn start(lane: &Arc<Lane>, core: &Arc<Core>) -> io::Result<Vec<JoinHandle<()>>> {
+pub(crate) fn start(lane: &Arc<Lane>, core: &Arc<Core>, threads: &mut Vec<JoinHandle<()>>) -> io::Result<()> {
     let (leaders, workers) = match lane.config.dispatch {
         Dispatch::Reactive => (1, 0),
         Dispatch::LeaderFollowers { threads } => (threads.max(1), 0),
@@ -33,8 +33,13 @@ pub(crate) fn start(lane: &Arc<Lane>, core: &Arc<Core>) -> io::Result<Vec<JoinHa
         let builder = Builder::new().name(format!("{}/{role}{index}", lane.config.name)).stack_size(lane.config.stack);
         builder.spawn(move || run(&lane, &core))
     };
-    let leaders = (0..leaders).map(|index| spawn('l', index, |lane, core| lane.run(core)));
-    leaders.chain((0..workers).map(|index| spawn('w', index, |lane, core| lane.run_queued(core)))).collect()
+    for index in 0..leaders {
+        threads.push(spawn('l', index, |lane, core| lane.run(core))?);
+    }
+    for index in 0..workers {
+        threads.push(spawn('w', index, |lane, core| lane.run_queued(core))?);
+    }
+    Ok(())
 }
 
 /// Shared threads of a pool with a thread per connection.

@@ -274,10 +274,8 @@ fn hold(core: &Arc<Core>, connection: &Arc<Connection>, until: &Hold, message: M
             }
         }
         Resume::Here => {
-            if let Some(core) = core.upgrade()
-                && !Worker::new().serve(&core, &connection, message, Wait::Now)
-            {
-                connection.close();
+            if let (Some(core), Some(lane)) = (core.upgrade(), lane.upgrade()) {
+                lane.serve(&core, &mut Worker::new(), &connection, message);
             }
         }
     };

@@ -69,6 +69,9 @@ impl Worker {
     #[inline]
     pub(crate) fn read(&mut self, reading: &mut Reading, connection: &Connection, limits: &Limits, wait: Wait) -> Read {
         let mut drained = false;
+        if reading.over {
+            return Read::Nothing;
+        }
         loop {
             let own = reading.partial.is_none();
             let buffer = match &mut reading.partial {
@@ -84,7 +87,9 @@ impl Worker {
                     }
                     let more = !drained || holds_message(surplus);
                     let surplus = !surplus.is_empty();
-                    return Read::Message { message: self.part(reading, header, length, surplus), more };
+                    let message = self.part(reading, header, length, surplus);
+                    note_progress(reading, connection);
+                    return Read::Message { message, more };
                 }
                 Ok(Step::NeedMore(wanted)) => wanted,
                 Ok(Step::Absorbed(length)) => {
@@ -95,10 +100,12 @@ impl Worker {
                     buffer.consume(len);
                     let more = !drained || !buffer.is_empty();
                     self.keep_rest(reading);
+                    note_progress(reading, connection);
                     return Read::Message { message: Message::Assembled(header, message, breaks), more };
                 }
                 Err(fault) => {
                     self.buffer.clear();
+                    reading.over = true;
                     return Read::Fault(fault.into());
                 }
             };
@@ -106,13 +113,14 @@ impl Worker {
                 return self.pause(reading, connection);
             }
             if wait == Wait::Block && !buffer.is_empty() {
-                connection.note_arriving();
+                connection.note_arriving(buffer.unread().len());
             }
             let room = buffer.room(wanted);
             let size = room.len();
             match connection.stream.recv(room, wait) {
                 Ok(0) => {
                     self.buffer.clear();
+                    reading.over = true;
                     return Read::End;
                 }
                 Ok(count) => {
@@ -123,6 +131,7 @@ impl Worker {
                 Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return self.pause(reading, connection),
                 Err(_) => {
                     self.buffer.clear();
+                    reading.over = true;
                     return Read::End;
                 }
             }
@@ -160,11 +169,7 @@ impl Worker {
     #[cold]
     fn pause(&mut self, reading: &mut Reading, connection: &Connection) -> Read {
         self.keep_rest(reading);
-        if reading.partial.is_some() {
-            connection.note_arriving();
-        } else {
-            connection.note_arrived();
-        }
+        note_progress(reading, connection);
         Read::Nothing
     }
 
@@ -261,6 +266,16 @@ impl Worker {
                 request::serve(core, connection, header, &octets, &breaks, &mut self.memory, wait)
             }
         }
+    }
+}
+
+/// Notes how much of unfinished messages is there, so that one that makes no progress is found.
+#[cold]
+fn note_progress(reading: &Reading, connection: &Connection) {
+    let partial = reading.partial.as_ref().map_or(0, |partial| partial.unread().len());
+    match partial + reading.framer.pending_octets() {
+        0 => connection.note_arrived(),
+        octets => connection.note_arriving(octets),
     }
 }
 
