@@ -2,7 +2,7 @@
 
 /// Says it again.
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 pub trait Echo: Send + Sync + 'static {
     fn echo_string(&self, mesg: &str) -> Result<String, corelane::SystemException>;
 
@@ -25,7 +25,7 @@ pub trait Echo: Send + Sync + 'static {
 
 /// A reference to a [`Echo`].
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EchoRef(corelane::ObjectRef);
 
@@ -42,7 +42,7 @@ impl corelane::Reference for EchoRef {
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 impl EchoRef {
     pub fn echo_string(&self, mesg: &str) -> Result<String, corelane::SystemException> {
         static OPERATION: corelane::mapping::Operation =
@@ -58,12 +58,12 @@ impl EchoRef {
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 #[doc(hidden)]
 pub struct EchoSkeleton(std::sync::Arc<dyn Echo>);
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 impl EchoSkeleton {
     #[doc(hidden)]
     pub fn call(
@@ -114,14 +114,14 @@ impl corelane::mapping::Skeleton for EchoSkeleton {
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 pub const ANSWER: i32 = 42;
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 pub type Lines = Vec<String>;
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Option_ {
     pub result: i32,
@@ -146,7 +146,7 @@ impl corelane::mapping::Cdr for Option_ {
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Err_ {
     pub lines_seen: Lines,
@@ -172,7 +172,7 @@ impl corelane::mapping::Cdr for Err_ {
 corelane::user_exception! { Err_ = "IDL:Err:1.0" }
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 pub trait Result_: Echo {
     fn r#match(&self, r#type: &Option_, self_: &[&str]) -> Result<Lines, result::MatchError>;
     fn servant_(&self) -> Result<(), corelane::SystemException>;
@@ -196,7 +196,7 @@ pub trait Result_: Echo {
 
 /// A reference to a [`Result_`].
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ResultRef(EchoRef);
 
@@ -227,7 +227,7 @@ impl From<ResultRef> for EchoRef {
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 impl ResultRef {
     pub fn r#match(&self, r#type: &Option_, self_: &[&str]) -> Result<Lines, result::MatchError> {
         static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("match");
@@ -263,12 +263,12 @@ impl ResultRef {
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 #[doc(hidden)]
 pub struct ResultSkeleton(std::sync::Arc<dyn Result_>);
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 impl ResultSkeleton {
     #[doc(hidden)]
     pub fn call(
@@ -335,7 +335,7 @@ impl corelane::mapping::Skeleton for ResultSkeleton {
 
 /// What belongs to `Result`.
 #[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 pub mod result {
     corelane::raises! {
         /// What the operation may raise.
