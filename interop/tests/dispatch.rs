@@ -38,7 +38,7 @@ fn jacorb_calls_leaders_and_followers() {
 
 #[test]
 fn jacorb_calls_a_few_leaders_and_followers_that_serve_while_they_wait() {
-    let server = ["--dispatch", "leader-followers", "--pool", "2", "--nested", "24"];
+    let server = ["--dispatch", "leader-followers", "--pool", "2", "--nested", "31"];
     prove(JacOrb, "-leader-followers-2", &server, ALONE);
 }
 
@@ -49,7 +49,7 @@ fn jacorb_calls_a_half_synchronous_server() {
 
 #[test]
 fn jacorb_calls_a_half_synchronous_server_of_few_threads_that_serve_while_they_wait() {
-    let server = ["--dispatch", "half-sync", "--pool", "2", "--nested", "24"];
+    let server = ["--dispatch", "half-sync", "--pool", "2", "--nested", "31"];
     prove(JacOrb, "-half-sync-2", &server, ALONE);
 }
 

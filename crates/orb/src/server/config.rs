@@ -53,7 +53,8 @@ pub struct PoolConfig {
     pub name: String,
     /// Which threads serve.
     pub dispatch: Dispatch,
-    /// What a waiting thread does; `None`: serving for reactive pools, in place for all others.
+    /// What a waiting thread does; `None`: serving for reactive pools and for the shared threads of a pool with a thread per
+    /// connection, in place for all others. A connection's own thread always waits in place.
     pub nested_wait: Option<NestedWait>,
     /// Stack of each thread in octets.
     pub stack: usize,
@@ -79,11 +80,15 @@ impl Default for PoolConfig {
     }
 }
 
+/// Upcalls inside one another on one thread, beside the first: what `Current` holds.
+const DEEPEST: u8 = 31;
+
 impl PoolConfig {
     pub(crate) fn nested_wait(&self) -> NestedWait {
         self.nested_wait.unwrap_or(match self.dispatch {
-            Dispatch::Reactive => NestedWait::Serving { depth: 16 },
-            _ => NestedWait::InPlace,
+            // They are few and can be reached by any number of callers, so waiting in place would soon leave none.
+            Dispatch::Reactive | Dispatch::ThreadPerConnection { .. } => NestedWait::Serving { depth: DEEPEST },
+            Dispatch::LeaderFollowers { .. } | Dispatch::HalfSyncHalfAsync { .. } => NestedWait::InPlace,
         })
     }
 }

@@ -89,7 +89,7 @@ impl Lane {
         }
         let most = u32::try_from(config.connections).unwrap_or(u32::MAX >> 1);
         let queue = match config.dispatch {
-            Dispatch::HalfSyncHalfAsync { queue, .. } => Some(Queue::new(queue)),
+            Dispatch::HalfSyncHalfAsync { queue, .. } => Some(Queue::new(queue)?),
             _ => None,
         };
         Ok(Arc::new_cyclic(|own: &Weak<Lane>| {
@@ -157,9 +157,19 @@ impl Lane {
     pub(crate) fn run_queued(self: &Arc<Self>, core: &Arc<Core>) {
         let Some(queue) = &self.queue else { return };
         let mut worker = Worker::new();
+        super::serving::enter(self, core);
         while let Some((connection, message)) = queue.pop() {
             self.serve(core, &mut worker, &connection, message);
         }
+        super::serving::leave();
+    }
+
+    /// Runs one of the messages that wait in `queue`, for a thread that waits for a reply meanwhile. False if none waits.
+    #[cold]
+    pub(crate) fn step_queued(&self, core: &Arc<Core>, worker: &mut Worker, queue: &Queue) -> bool {
+        let Some((connection, message)) = queue.try_pop() else { return false };
+        self.serve(core, worker, &connection, message);
+        true
     }
 
     /// One piece of work; waits for it until `timeout` has passed.

@@ -1,9 +1,13 @@
 //! The queue between the thread that reads and the threads that run requests (half-sync/half-async; paper 4 compares it).
 
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corelane_sys::counters;
+use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{Condvar, Mutex, Scope};
 
 use super::connection::Connection;
@@ -15,6 +19,9 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     filled: Condvar,
     bound: usize,
+    /// For threads that wait for a reply and would serve meanwhile (decision 5).
+    bell: Wake,
+    listening: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -24,8 +31,14 @@ struct State {
 }
 
 impl Queue {
-    pub(crate) fn new(bound: usize) -> Self {
-        Queue { state: Mutex::new("request queue", Scope::Lane, State::default()), filled: Condvar::new(), bound }
+    pub(crate) fn new(bound: usize) -> io::Result<Self> {
+        Ok(Queue {
+            state: Mutex::new("request queue", Scope::Lane, State::default()),
+            filled: Condvar::new(),
+            bound,
+            bell: Wake::new()?,
+            listening: AtomicUsize::new(0),
+        })
     }
 
     /// Lists a message; gives it back when too many wait.
@@ -38,7 +51,44 @@ impl Queue {
         drop(state);
         counters::count_handoff();
         self.filled.notify_one();
+        self.ring();
         Ok(())
+    }
+
+    /// Becomes readable when there is a message, for those between [`listen`](Self::listen) and [`unlisten`](Self::unlisten).
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// The calling thread will wait for the bell. Messages listed before are told by nothing but [`try_pop`](Self::try_pop).
+    pub(crate) fn listen(&self) {
+        self.listening.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// It does not wait any more.
+    pub(crate) fn unlisten(&self) {
+        self.listening.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn ring(&self) {
+        if self.listening.load(Ordering::SeqCst) > 0 {
+            self.bell.notify();
+        }
+    }
+
+    /// The next message, if there is one. Stops the bell, and rings it again for the others when more messages wait.
+    #[cold]
+    pub(crate) fn try_pop(&self) -> Option<(Arc<Connection>, Message)> {
+        self.bell.drain();
+        let mut state = self.state.lock();
+        let next = if state.stopped { None } else { state.waiting.pop_front() };
+        let more = !state.stopped && !state.waiting.is_empty();
+        drop(state);
+        if more {
+            self.ring();
+        }
+        next
     }
 
     /// The next message; `None` after [`stop`](Self::stop).

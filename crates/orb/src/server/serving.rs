@@ -13,6 +13,7 @@ use corelane_sys::poll;
 
 use super::config::NestedWait;
 use super::lane::Lane;
+use super::queue::Queue;
 use super::worker::Worker;
 use crate::orb::Core;
 
@@ -73,7 +74,15 @@ impl Serving {
         }
         self.depth.set(self.depth.get() + 1);
         let mut worker = self.workers.borrow_mut().pop().unwrap_or_default();
-        let waited = self.serve(&mut worker, reply, deadline);
+        let waited = match &self.lane.queue {
+            None => self.serve(&mut worker, reply, deadline),
+            Some(queue) => {
+                queue.listen();
+                let waited = self.serve_queue(queue, &mut worker, reply, deadline);
+                queue.unlisten();
+                waited
+            }
+        };
         self.workers.borrow_mut().push(worker);
         self.depth.set(self.depth.get() - 1);
         waited
@@ -91,6 +100,26 @@ impl Serving {
             if work_ready {
                 self.lane.step(&self.core, worker, Some(Duration::ZERO))?;
             }
+        }
+    }
+    /// Half-sync/half-async: another thread reads, this one runs what waits in the queue.
+    fn serve_queue(
+        &self,
+        queue: &Queue,
+        worker: &mut Worker,
+        reply: BorrowedFd<'_>,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<bool> {
+        loop {
+            // A reply that is there goes before another request: requests may come without end.
+            let now = Some(Monotonic::now());
+            if poll::wait_readable(reply, now)? || deadline.is_some_and(Monotonic::is_past) {
+                return Ok(true);
+            }
+            if self.lane.step_queued(&self.core, worker, queue) {
+                continue;
+            }
+            poll::wait_either(reply, queue.bell(), deadline)?;
         }
     }
 }
