@@ -262,10 +262,16 @@ impl ClientConnection {
         self.broken |= self.abandoned > ABANDONED;
     }
 
-    /// A reply came, whosever it was: the peer is alive.
+    /// The reply to a call that was given up has come.
+    #[cold]
+    pub(crate) fn caught_up(&mut self) {
+        self.abandoned = self.abandoned.saturating_sub(1);
+    }
+
+    /// Whether replies to calls given up are still to come.
     #[inline]
-    pub(crate) fn answered(&mut self) {
-        self.abandoned = 0;
+    pub(crate) fn is_behind(&self) -> bool {
+        self.abandoned > 0
     }
 
     /// After a failed send the peer's last words may still be there: whether they are CloseConnection.

@@ -68,9 +68,18 @@ impl Pool {
         &self.key
     }
 
-    /// A live connection that nobody uses, if there is one.
+    /// A live connection that nobody uses and that owes no reply to a call given up, if there is one.
     #[inline]
     pub(crate) fn idle(self: &Arc<Self>) -> Option<Checkout> {
+        self.find(|slot| match slot {
+            Some(connection) => connection.is_usable() && !connection.is_behind(),
+            None => false,
+        })
+    }
+
+    /// A slot that nobody uses and that is `wanted`; what has hung up is closed on the way.
+    #[inline]
+    fn find(self: &Arc<Self>, wanted: impl Fn(&Option<Box<ClientConnection>>) -> bool) -> Option<Checkout> {
         let used = self.used.load(Ordering::Acquire);
         let hint = HINT.get();
         for turn in 0..used {
@@ -78,14 +87,13 @@ impl Pool {
             if index >= used {
                 index %= used;
             }
-            if let Some(mut slot) = self.slots[index].try_lock_owned() {
-                match &*slot {
-                    Some(connection) if connection.is_usable() => {
-                        HINT.set(index);
-                        return Some(Checkout { slot: Some(slot), pool: Arc::clone(self) });
-                    }
-                    _ => *slot = None,
-                }
+            let Some(mut slot) = self.slots[index].try_lock_owned() else { continue };
+            if wanted(&slot) {
+                HINT.set(index);
+                return Some(Checkout { slot: Some(slot), pool: Arc::clone(self) });
+            }
+            if slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
+                *slot = None;
             }
         }
         None
@@ -114,20 +122,19 @@ impl Pool {
         Ok(checkout)
     }
 
-    /// An idle connection, else an empty slot.
+    /// An idle connection, else an empty slot, else a connection on which a late reply is still to come: behind that, a server
+    /// that serves a connection's requests one by one would let this call wait too.
     fn free(self: &Arc<Self>) -> Option<Checkout> {
-        if let Some(checkout) = self.idle() {
-            return Some(checkout);
-        }
-        self.slots.iter().enumerate().find_map(|(index, slot)| {
-            let mut slot = slot.try_lock_owned()?;
-            if slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
-                *slot = None;
-            }
-            self.used.fetch_max(index + 1, Ordering::AcqRel);
-            HINT.set(index);
-            Some(Checkout { slot: Some(slot), pool: Arc::clone(self) })
-        })
+        self.idle()
+            .or_else(|| self.find(Option::is_none))
+            .or_else(|| {
+                let index = self.used.load(Ordering::Acquire);
+                let slot = self.slots.get(index)?.try_lock_owned()?;
+                self.used.fetch_max(index + 1, Ordering::AcqRel);
+                HINT.set(index);
+                Some(Checkout { slot: Some(slot), pool: Arc::clone(self) })
+            })
+            .or_else(|| self.find(Option::is_some))
     }
 
     fn open(self: &Arc<Self>, core: &Core, until: Option<Monotonic>) -> Result<ClientConnection, NoConnection> {
@@ -138,8 +145,10 @@ impl Pool {
                     return ClientConnection::new(stream, core, endpoint, Arc::downgrade(self))
                         .map_err(NoConnection::Failed);
                 }
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(NoConnection::TimedOut),
                 Err(error) => failure = error,
+            }
+            if until.is_some_and(Monotonic::is_past) {
+                return Err(NoConnection::TimedOut);
             }
         }
         Err(NoConnection::Failed(failure))
@@ -154,11 +163,12 @@ impl Pool {
             {
                 *slot = None;
             }
+            // Whoever looked while the slot was held here looks again.
             self.gate.open();
         }
     }
 
-    /// Closes every connection that is not in use, in good order.
+    /// Closes every connection that is not in use.
     pub(crate) fn close_idle(&self) {
         for slot in &self.slots {
             if let Some(mut slot) = slot.try_lock() {

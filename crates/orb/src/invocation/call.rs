@@ -395,10 +395,10 @@ impl Call<'_, '_> {
                 }
                 Err(fault) => return self.lost(connection, Phase::Wait, Written::Whole, Broken::Fault(fault)),
             };
-            connection.answered();
             if head.request_id == id {
                 return self.answer(connection, received, header, &head);
             }
+            connection.caught_up();
             // The late reply to a call that was given up. It must not make this call's time begin anew.
             self.due = self.due.fixed();
             if let Received::InPlace(_, length) = received {
