@@ -5,6 +5,10 @@
 //! docs/fuzzing.md says how to use this, and how to add a target.
 #![forbid(unsafe_code)]
 
+mod generated;
+
+pub use generated::generated;
+
 pub use corelane_idl::fuzz::source as idl;
 pub use corelane_wire::fuzz::{cdr, connection_ops, giop_framing, ior_text};
 
@@ -15,6 +19,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("cdr", cdr),
     ("connection_ops", connection_ops),
+    ("generated", generated),
     ("giop_framing", giop_framing),
     ("idl", idl),
     ("ior_text", ior_text),

@@ -41,6 +41,7 @@ pub(crate) fn write(root: &Path, targets: &[Target]) -> Result<(), String> {
             "giop_framing" => vectors.streams(),
             "ior_text" => vectors.texts(),
             "idl" => pieces(root, target.longest)?,
+            "generated" => (0..16).map(|choice| [&[choice, 1][..], &[0; 100]].concat()).collect(),
             _ => [vec![0; 8]].into(),
         };
         let short = seeds.iter().filter(|seed| seed.len() <= target.longest);

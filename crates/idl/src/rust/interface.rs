@@ -607,7 +607,7 @@ impl Generator<'_> {
         calls: &[Call],
         out: &mut Writer,
     ) {
-        let (table, exception) = (self.runtime("OperationTable"), self.runtime("SystemException"));
+        let exception = self.runtime("SystemException");
         let mut all: Vec<(String, DefinitionId, usize)> = slots(id, own, calls);
         for base in self.model().all_bases(id) {
             if let Kind::Interface(known) = &self.model().get(base).kind {
@@ -621,6 +621,7 @@ impl Generator<'_> {
             out.line(&format!("Err({exception}::bad_operation())"));
             return;
         }
+        let table = self.runtime("OperationTable");
         let names: Vec<&str> = all.iter().map(|(name, ..)| name.as_str()).collect();
         let hash =
             if interface.bases.is_empty() { PerfectHash::of(&own_names(calls)) } else { PerfectHash::of(&names) };

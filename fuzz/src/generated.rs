@@ -1,0 +1,92 @@
+//! The target `generated`: what the IDL compiler made of `idl/values.idl` reads octets of a peer.
+
+use corelane_wire::cdr::{Cdr, Decoder, Encoder, Endian, Scratch};
+use corelane_wire::codeset::{CharSet, CodeSets, WideOrder, WideSet};
+use corelane_wire::giop::Version;
+
+use values::{
+    Choice, Colour, Empty, Failed, Huge, Letter, Maybe, Number, Plain, Points, Shape, Tiny, Tree, Variable, Wide,
+};
+
+corelane::include_idl!("values");
+
+/// Reads a value of a type that the first octet chooses, with settings that the second one chooses.
+///
+/// # Panics
+///
+/// Where a value that was read, and can be written, reads differently.
+pub fn generated(input: &[u8]) {
+    let [choice, settings, octets @ ..] = input else { return };
+    let reader = Settings::of(*settings);
+    let check = match choice % 16 {
+        0 => check::<Plain>,
+        1 => check::<Variable>,
+        2 => check::<Wide>,
+        3 => check::<Tree>,
+        4 => check::<Shape>,
+        5 => check::<Number>,
+        6 => check::<Maybe>,
+        7 => check::<Letter>,
+        8 => check::<Tiny>,
+        9 => check::<Huge>,
+        10 => check::<Choice>,
+        11 => check::<Empty>,
+        12 => check::<Failed>,
+        13 => check::<Colour>,
+        14 => check::<Vec<Plain>>,
+        _ => check::<Vec<Points>>,
+    };
+    check(octets, reader);
+}
+
+#[derive(Clone, Copy)]
+struct Settings {
+    endian: Endian,
+    version: Version,
+    code_sets: CodeSets,
+}
+
+impl Settings {
+    fn of(octet: u8) -> Self {
+        let bit = |bit: u8| octet >> bit & 1 == 1;
+        let versions = [Version::GIOP_1_2, Version::GIOP_1_1, Version::GIOP_1_0, Version::GIOP_1_2];
+        Self {
+            endian: Endian::from_flag(octet),
+            version: versions[usize::from(octet >> 1 & 3)],
+            code_sets: CodeSets {
+                char: if bit(3) { CharSet::Latin1 } else { CharSet::Utf8 },
+                wchar: if bit(4) { WideSet::None } else { WideSet::Utf16 },
+                wide_order: if bit(5) { WideOrder::Sender } else { WideOrder::Standard },
+            },
+        }
+    }
+
+    fn read<T: Cdr>(self, octets: &[u8]) -> Option<T> {
+        let scratch = Scratch::new();
+        let mut d = Decoder::new(octets, self.endian)
+            .with_version(self.version)
+            .with_code_sets(self.code_sets)
+            .with_scratch(&scratch);
+        let value = T::decode(&mut d).ok()?;
+        assert!(d.position() <= octets.len() && d.position() >= T::MIN_SIZE);
+        Some(value)
+    }
+
+    fn write<T: Cdr>(self, value: &T) -> Option<Vec<u8>> {
+        let mut e = Encoder::new();
+        e.set_endian(self.endian);
+        e.set_version(self.version);
+        e.set_code_sets(self.code_sets);
+        value.encode(&mut e).ok()?;
+        Some(e.to_vec())
+    }
+}
+
+fn check<T: Cdr>(octets: &[u8], settings: Settings) {
+    let Some(value) = settings.read::<T>(octets) else { return };
+    // What was read may hold what cannot be sent, such as NUL in a string.
+    let Some(written) = settings.write(&value) else { return };
+    let again = settings.read::<T>(&written);
+    // Values are compared as they are written: a number that is not a number differs from itself.
+    assert_eq!(again.and_then(|again| settings.write(&again)), Some(written), "read again, and written again");
+}
