@@ -45,6 +45,13 @@ impl Report {
     }
 }
 
+impl Report {
+    /// Passed and failed checks.
+    fn counts(&self) -> (usize, usize) {
+        (self.passed.load(Ordering::SeqCst), self.failed.load(Ordering::SeqCst))
+    }
+}
+
 /// The client's own side and the suite that it calls.
 pub(crate) struct Client {
     report: Report,
@@ -67,20 +74,13 @@ impl Client {
 /// The client could not begin.
 pub fn run(options: ClientOptions) -> Result<bool, String> {
     let orb = options.setup.orb()?;
-    let suite = match narrow(&orb, &options.reference) {
-        Ok(suite) => suite,
+    let client = match Client::new(&orb, options) {
+        Ok(client) => client,
         Err(trouble) => {
             println!("FAIL narrow {trouble}");
             return Ok(false);
         }
     };
-    let servant = Arc::new(BouncerServant::default());
-    let poa = orb.root_poa();
-    let mine = poa.activate(&Bouncer::servant_of(Arc::clone(&servant))).map_err(|error| error.to_string())?;
-    poa.manager().activate().map_err(|error| error.to_string())?;
-    let mine = BouncerRef::from_object(mine);
-    let report = Report { skipped: options.skipped.clone(), ..Report::default() };
-    let client = Client { report, suite, servant, mine, options };
     client.echoes();
     client.references();
     client.failures();
@@ -96,12 +96,35 @@ pub fn run(options: ClientOptions) -> Result<bool, String> {
     if client.options.shutdown {
         client.report.check("shutdown", || client.suite.shutdown().map(|()| String::new()));
     }
-    let count = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);
-    let (passed, failed) = (count(&client.report.passed), count(&client.report.failed));
+    let (passed, failed) = client.report.counts();
     println!("{passed} passed, {failed} failed");
     drop(client);
     orb.shutdown(true).map_err(|exception| exception.to_string())?;
     Ok(failed == 0)
+}
+
+/// Runs the checks of the echo operations only; how many passed and how many failed.
+///
+/// # Errors
+/// The client could not begin.
+pub fn run_echoes(options: ClientOptions) -> Result<(usize, usize), String> {
+    let orb = options.setup.orb()?;
+    let client = Client::new(&orb, options)?;
+    client.echoes();
+    Ok(client.report.counts())
+}
+
+impl Client {
+    fn new(orb: &Orb, options: ClientOptions) -> Result<Self, String> {
+        let suite = narrow(orb, &options.reference)?;
+        let servant = Arc::new(BouncerServant::default());
+        let poa = orb.root_poa();
+        let mine = poa.activate(&Bouncer::servant_of(Arc::clone(&servant))).map_err(|error| error.to_string())?;
+        poa.manager().activate().map_err(|error| error.to_string())?;
+        let mine = BouncerRef::from_object(mine);
+        let report = Report { skipped: options.skipped.clone(), ..Report::default() };
+        Ok(Client { report, suite, servant, mine, options })
+    }
 }
 
 fn narrow(orb: &Orb, reference: &str) -> Result<SuiteRef, String> {
