@@ -1,0 +1,296 @@
+//! Ways to an object other than the reference that its server published: plain keys by corbaloc, forwards, other addressing modes, Unix
+//! sockets; and oneways that wait for the server.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use corelane::{CallPolicies, Orb, Reference, SyncScope};
+use corelane_interop::capture::Ports;
+use corelane_interop::interop::*;
+use corelane_interop::peers::Orb::{self as Peer, Corelane, JacOrb, OmniOrb};
+use corelane_interop::peers::{Peers, Variant};
+use corelane_interop::process::{self, Server};
+use corelane_interop::report::Report;
+use corelane_interop::skips::Skips;
+use corelane_interop::suite::servants::{self, SuiteServant};
+use corelane_wire::giop::{
+    self, AddressingMode, Header, LocateStatus, MessageKind, Reply, ReplyStatus, Request, RequestHead,
+    ResponseExpected, Target,
+};
+use corelane_wire::ior::{Address, Ior, TaggedProfile};
+use corelane_wire::{Cdr, Encoder, Limits, Version};
+
+const LIMITS: Limits = Limits::DEFAULT;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop").join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn peers() -> &'static Peers {
+    Peers::build(&folder("peers")).unwrap_or_else(|trouble| panic!("{trouble}"))
+}
+
+/// Runs a client that ends the server, and judges its report as the pair's skips say.
+fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, skips: &Skips, more: &[&str]) {
+    client.arg(reference).args(["--shutdown", "--big", "10000", "--rounds", "3"]);
+    client.args(skips.options()).args(more);
+    let finished = process::run(client, "client", folder, Duration::from_secs(120)).unwrap();
+    let report = Report::read(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
+    let found = skips.judge(&report, corelane_interop::pair::Traffic::Unwatched);
+    assert!(found.is_empty(), "{}\nserver:\n{}", found.join("\n"), server.output());
+    assert!(report.passed.len() >= 100, "only {} checks ran", report.passed.len());
+    server.ends_by_itself().unwrap();
+}
+
+// ---- corbaloc ------------------------------------------------------------------------------------------------------
+
+/// The plain key "Interop" in the given version: GIOP 1.2 and 1.0 (no version named) are what peers speak by default. Such a reference
+/// names no code sets, so wide characters are left out.
+fn by_corbaloc(server: Peer, client: Peer, version: &str) {
+    let variant = Variant::GIOP_1_2;
+    let folder = folder(&format!("corbaloc-{}-{}-{version}", server.name(), client.name()));
+    let ports = Ports::free().unwrap();
+    let running = Server::start(peers().server(server, variant, ports.server), &folder).unwrap();
+    let reference = format!("corbaloc:iiop:{version}127.0.0.1:{}/Interop", ports.server);
+    let skips = Skips::of(server.name(), client.name(), "corbaloc").unwrap();
+    judged(peers().client(client, variant, ports.client), &reference, &folder, running, &skips, &["--no-wide"]);
+}
+
+#[test]
+fn corelane_s_plain_key_is_found_by_omniorb() {
+    by_corbaloc(Corelane, OmniOrb, "1.2@");
+    by_corbaloc(Corelane, OmniOrb, "");
+}
+
+#[test]
+fn corelane_s_plain_key_is_found_by_jacorb() {
+    by_corbaloc(Corelane, JacOrb, "1.2@");
+    by_corbaloc(Corelane, JacOrb, "");
+}
+
+#[test]
+fn corelane_finds_plain_keys() {
+    for server in [Corelane, OmniOrb, JacOrb] {
+        by_corbaloc(server, Corelane, "1.2@");
+        by_corbaloc(server, Corelane, "");
+    }
+}
+
+// ---- Unix sockets --------------------------------------------------------------------------------------------------
+
+/// A path that fits into a socket's address, of at most 107 octets.
+fn socket(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("corelane-{}-{name}", std::process::id()));
+    let _ = fs::remove_file(&path);
+    path
+}
+
+#[test]
+fn corelane_calls_omniorb_over_a_unix_socket() {
+    let (folder, socket) = (folder("unix-omniorb-corelane"), socket("o"));
+    let mut server = Command::new(folder.join("../peers/omniorb/server"));
+    peers();
+    server.arg("-ORBendPoint").arg(format!("giop:unix:{}", socket.display())).args(["--life", "200"]);
+    let running = Server::start(server, &folder).unwrap();
+    let reference = fs::read_to_string(running.reference()).unwrap().trim().to_owned();
+    let skips = Skips::of("omniorb", "corelane", "unix").unwrap();
+    judged(peers().client(Corelane, Variant::GIOP_1_2, 0), &reference, &folder, running, &skips, &[]);
+}
+
+#[test]
+fn omniorb_calls_corelane_over_a_unix_socket() {
+    let (folder, socket) = (folder("unix-corelane-omniorb"), socket("c"));
+    let program = Path::new(env!("CARGO_BIN_EXE_corelane-interop-server"));
+    let mut server = Command::new(program);
+    server.arg("--listen").arg(format!("unix:{}", socket.display())).args(["--life", "200"]);
+    let running = Server::start(server, &folder).unwrap();
+    let reference = fs::read_to_string(running.reference()).unwrap().trim().to_owned();
+    let skips = Skips::of("corelane", "omniorb", "unix").unwrap();
+    let mut client = Command::new(folder.join("../peers/omniorb/client"));
+    peers();
+    // Where callbacks go; without the client's transport rule omniORB would not use Unix sockets that are not its own.
+    client.args(["-ORBendPoint", "giop:unix:", "-ORBclientTransportRule", "* unix,tcp"]);
+    judged(client, &reference, &folder, running, &skips, &[]);
+}
+
+// ---- A server of our own that answers in unusual ways ---------------------------------------------------------------
+
+/// The suite served by Corelane in this process.
+fn suite() -> (Orb, SuiteRef) {
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let poa = orb.root_poa();
+    let suite = poa.activate(&servants::suite(SuiteServant::new(&poa, orb.shutdown_handle()).unwrap())).unwrap();
+    poa.manager().activate().unwrap();
+    (orb, SuiteRef::from_object(suite))
+}
+
+fn receive(socket: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
+    let mut message = vec![0; Header::LEN];
+    socket.read_exact(&mut message).ok()?;
+    let header = Header::parse(message[..].try_into().unwrap()).unwrap();
+    message.resize(header.total(), 0);
+    socket.read_exact(&mut message[Header::LEN..]).ok()?;
+    Some((header, message))
+}
+
+/// A server of one connection that answers each message as `answer` writes it; it ends with the connection and returns how many messages
+/// there were.
+fn odd_server(
+    mut answer: impl FnMut(usize, &Header, &[u8], &mut Encoder<'_>) + Send + 'static,
+) -> (String, JoinHandle<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let thread = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut count = 0;
+        while let Some((header, message)) = receive(&mut socket) {
+            if header.kind == MessageKind::CloseConnection {
+                break;
+            }
+            let mut reply = Encoder::new();
+            answer(count, &header, &message, &mut reply);
+            count += 1;
+            giop::finish(&mut reply).unwrap();
+            socket.write_all(&reply.to_vec()).unwrap();
+        }
+        count
+    });
+    let address = Address::Inet { host: "127.0.0.1", port };
+    let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"odd", &[]).unwrap();
+    let ior = Ior { type_id: SuiteRef::REPOSITORY_ID.into(), profiles: vec![profile] };
+    (ior.to_text().unwrap(), thread)
+}
+
+#[test]
+fn corelane_changes_to_the_addressing_mode_that_a_server_needs() {
+    for wanted in [AddressingMode::Profile, AddressingMode::Reference] {
+        let (reference, server) = odd_server(move |_, header, message, reply| {
+            let request = Request::parse(message, header, &LIMITS).unwrap();
+            let (version, id) = (request.version, request.request_id);
+            if request.target.mode() == wanted {
+                giop::begin_reply(reply, version, id, ReplyStatus::NoException, &[]).unwrap();
+                reply.write_u32(42);
+                reply.write_i64(43);
+            } else {
+                giop::begin_reply(reply, version, id, ReplyStatus::NeedsAddressingMode, &[]).unwrap();
+                reply.write_i16(wanted as i16);
+            }
+        });
+        let orb = Orb::new().unwrap();
+        let suite: SuiteRef = orb.reference(&reference).unwrap();
+        assert_eq!(suite.take_notes().unwrap(), (42, 43), "{wanted:?}");
+        // The second call knows the mode already, or learns it again; either way it gets through.
+        assert_eq!(suite.take_notes().unwrap(), (42, 43), "{wanted:?}");
+        orb.shutdown(true).unwrap();
+        assert!(server.join().unwrap() >= 3);
+    }
+}
+
+#[test]
+fn corelane_serves_every_addressing_mode() {
+    let (orb, suite) = suite();
+    let corelane::Endpoint::Tcp { host, port } = &orb.endpoints()[0] else { panic!("no TCP endpoint") };
+    let ior = suite.as_object().ior().clone();
+    let profile = &ior.profiles[0];
+    let key = profile.parse().unwrap().object_key.to_vec();
+    let mut e = Encoder::new();
+    ior.encode(&mut e).unwrap();
+    let whole = e.to_vec();
+    let (tag, data) = (profile.tag, &profile.data[..]);
+    let targets =
+        [Target::Key(&key), Target::Profile { tag, data }, Target::Reference { selected: 0, tag, data, ior: &whole }];
+    let mut socket = TcpStream::connect((host.as_str(), *port)).unwrap();
+    for (request_id, target) in (1..).zip(targets) {
+        let mut e = Encoder::new();
+        let head = RequestHead {
+            version: Version::GIOP_1_2,
+            request_id,
+            response: ResponseExpected::Target,
+            target,
+            operation: b"_get_implementation",
+            contexts: &[],
+        };
+        giop::write_request_header(&mut e, &head).unwrap();
+        giop::finish(&mut e).unwrap();
+        socket.write_all(&e.to_vec()).unwrap();
+        let (header, message) = receive(&mut socket).unwrap();
+        let reply = Reply::parse(&message, &header, &LIMITS).unwrap();
+        assert_eq!((reply.request_id, reply.status), (request_id, ReplyStatus::NoException), "{target:?}");
+        assert_eq!(reply.body().read_str().unwrap(), "Corelane");
+
+        let mut e = Encoder::new();
+        giop::write_locate_request(&mut e, Version::GIOP_1_2, request_id + 100, &target).unwrap();
+        giop::finish(&mut e).unwrap();
+        socket.write_all(&e.to_vec()).unwrap();
+        let (header, message) = receive(&mut socket).unwrap();
+        let reply = giop::LocateReply::parse(&message, &header).unwrap();
+        assert_eq!(reply.status, LocateStatus::ObjectHere, "{target:?}");
+    }
+}
+
+#[test]
+fn corelane_follows_forwards_of_requests_and_locate_requests() {
+    let (orb, suite) = suite();
+    let elsewhere = suite.as_object().ior().clone();
+    for (permanently, status) in [(false, ReplyStatus::LocationForward), (true, ReplyStatus::LocationForwardPerm)] {
+        let to = elsewhere.clone();
+        let (reference, server) = odd_server(move |_, header, message, reply| match header.kind {
+            MessageKind::Request => {
+                let request = Request::parse(message, header, &LIMITS).unwrap();
+                giop::begin_reply(reply, request.version, request.request_id, status, &[]).unwrap();
+                to.encode(reply).unwrap();
+            }
+            _ => {
+                let request = giop::LocateRequest::parse(message, header, &LIMITS).unwrap();
+                let status = if permanently { LocateStatus::ObjectForwardPerm } else { LocateStatus::ObjectForward };
+                giop::begin_locate_reply(reply, header.version, request.request_id, status);
+                to.encode(reply).unwrap();
+            }
+        });
+        let client = Orb::new().unwrap();
+        let forwarded: SuiteRef = client.reference(&reference).unwrap();
+        assert_eq!(forwarded.implementation().unwrap(), "Corelane");
+        let located: SuiteRef = client.reference(&reference).unwrap();
+        located.as_object().validate_connection().unwrap();
+        assert_eq!(located.implementation().unwrap(), "Corelane");
+        client.shutdown(true).unwrap();
+        assert_eq!(server.join().unwrap(), 2, "each reference asks once and then knows");
+    }
+    orb.shutdown(true).unwrap();
+}
+
+// ---- Oneways -------------------------------------------------------------------------------------------------------
+
+#[test]
+fn oneways_that_wait_for_the_server_work_with_every_server() {
+    for server in [Corelane, OmniOrb, JacOrb] {
+        let folder = folder(&format!("oneways-{}", server.name()));
+        let running = Server::start(peers().server(server, Variant::GIOP_1_2, 0), &folder).unwrap();
+        let reference = fs::read_to_string(running.reference()).unwrap();
+        let orb = Orb::new().unwrap();
+        let suite: SuiteRef = orb.reference(reference.trim()).unwrap();
+        for scope in [SyncScope::Transport, SyncScope::Server, SyncScope::Target] {
+            let scoped = suite.with_policies(CallPolicies { sync_scope: Some(scope), ..CallPolicies::NONE });
+            suite.take_notes().unwrap();
+            for _ in 0..50 {
+                scoped.note(2, "x").unwrap();
+            }
+            let (seen, name) = (suite.await_notes(50, 10_000).unwrap(), server.name());
+            assert_eq!((seen, suite.take_notes().unwrap()), (50, (50, 100)), "{scope:?} at {name}");
+            if scope == SyncScope::Target {
+                // Each has run when its call returns.
+                scoped.note(7, "y").unwrap();
+                assert_eq!(suite.take_notes().unwrap(), (1, 7), "{name}");
+            }
+        }
+        suite.shutdown().unwrap();
+        running.ends_by_itself().unwrap();
+    }
+}
