@@ -238,7 +238,7 @@ struct State {
     paint: Option<Colour>,
 }
 
-/// The suite: every interface of interop.idl in one object. Its echo operations are in [`super::echoes`].
+/// The suite: every interface of interop.idl in one object. Its echo operations are in `suite/echoes.rs`.
 #[derive(Debug)]
 pub struct SuiteServant {
     poa: Poa,
