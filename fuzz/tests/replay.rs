@@ -32,7 +32,7 @@ fn every_target_has_a_corpus() {
 
 #[test]
 fn no_folder_is_without_its_target() {
-    for part in ["corpus", "regressions"] {
+    for part in ["corpus", "regressions", "seeds"] {
         for folder in files(&here().join(part)) {
             let name = folder.file_name().unwrap().to_str().unwrap();
             assert!(TARGETS.iter().any(|(target, _)| *target == name), "fuzz/{part}/{name} belongs to no target");
@@ -43,7 +43,7 @@ fn no_folder_is_without_its_target() {
 #[test]
 fn what_is_committed_runs_through_every_target() {
     let mut failures = Vec::new();
-    let folders = ["corpus", "regressions"].map(|part| files(&here().join(part))).concat();
+    let folders = ["corpus", "regressions", "seeds"].map(|part| files(&here().join(part))).concat();
     for path in folders.iter().flat_map(|folder| files(folder)) {
         let input = fs::read(&path).unwrap();
         let shown = path.strip_prefix(here()).unwrap().display().to_string();

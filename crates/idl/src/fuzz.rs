@@ -9,7 +9,7 @@ use std::path::Path;
 ///
 /// The limits are smaller than the default ones, so that a text that runs into one does so in milliseconds.
 pub fn source(bytes: &[u8]) {
-    let limits = Limits { expanded_tokens: 20_000, inclusions: 50, array_elements: 1 << 16, ..Limits::default() };
+    let limits = Limits { expanded_tokens: 4_000, inclusions: 10, array_elements: 1 << 16, ..Limits::default() };
     let options = Options { defines: vec!["VALUE=1".to_owned()], limits, ..Options::default() };
     let mut compilation = Compilation::of_text(Path::new("fuzz.idl"), bytes.to_vec(), &options, &NoFiles);
     if compilation.is_accepted() {

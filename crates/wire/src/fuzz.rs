@@ -17,7 +17,7 @@ use crate::limits::Limits;
 static LIMITS: Limits = Limits {
     message_size: 4096,
     string_length: 512,
-    sequence_length: 1024,
+    sequence_length: 8192,
     nesting: 8,
     contexts: 8,
     profiles: 4,
@@ -40,8 +40,13 @@ pub fn cdr(input: &[u8]) {
         wide_order: if bit(5) { WideOrder::Sender } else { WideOrder::Standard },
     };
     let scratch = Scratch::new();
-    let owner = Octets::copy_from(octets);
-    let breaks = [octets.len() / 3, octets.len() / 2];
+    let mut octets = octets.to_vec();
+    if bit(7) {
+        // Enough for octets that are shared with the message instead of copied.
+        octets.resize(octets.len() + 2 * crate::cdr::BORROW_THRESHOLD, 0);
+    }
+    let owner = Octets::from(octets);
+    let breaks = [owner.len() / 3, owner.len() / 2];
     let mut d = Decoder::new(&owner, Endian::from_flag(*settings))
         .with_version(versions[usize::from(settings >> 1 & 3)])
         .with_code_sets(code_sets)

@@ -232,7 +232,8 @@ impl Engine {
 
     /// The folders that are read besides.
     fn inputs(&self, target: &Target) -> Vec<PathBuf> {
-        let folders = ["fuzz/corpus", "fuzz/regressions", "crates/wire/tests/corpus", super::seeds::FOLDER];
+        let folders =
+            ["fuzz/corpus", "fuzz/regressions", "fuzz/seeds", "crates/wire/tests/corpus", super::seeds::FOLDER];
         let paths = folders.map(|folder| self.root.join(folder).join(target.name));
         paths.into_iter().filter(|path| path.is_dir()).collect()
     }

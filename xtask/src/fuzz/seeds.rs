@@ -93,7 +93,7 @@ impl Vectors {
             .filter_map(|message| message.get(12..).map(<[u8]>::to_vec))
             .chain(references.filter_map(|reference| reference.get(4..).map(<[u8]>::to_vec)))
         {
-            for settings in [0x01, 0x1d] {
+            for settings in [0x01, 0x9d] {
                 seeds.insert([&[settings], body.as_slice()].concat());
             }
         }
