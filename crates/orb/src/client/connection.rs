@@ -200,6 +200,7 @@ impl ClientConnection {
                 due = due.fixed();
             }
             first = false;
+            serving::let_others_read();
             if serving::is_serving()
                 && let Some(fd) = self.stream.readiness()
             {

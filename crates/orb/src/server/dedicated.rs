@@ -7,11 +7,18 @@ use corelane_net::Wait;
 
 use super::connection::Connection;
 use super::lane::Lane;
+use super::serving;
 use super::worker::{Read, Worker};
 use crate::orb::Core;
 
 /// Serves one connection until it ends or moves.
 pub(crate) fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
+    serving::dedicate(lane, core, connection);
+    serve(lane, core, connection);
+    serving::leave();
+}
+
+fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
     let mut worker = Worker::new();
     loop {
         let Some(mut turn) = connection.reading.enter() else { return };
@@ -21,7 +28,7 @@ pub(crate) fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connectio
                 let Some(held) = lane.hold(connection) else { return };
                 let moves = more && worker.wants_reply(&message);
                 if moves {
-                    lane.share(core, connection);
+                    serving::let_others_read();
                 }
                 let wait = if moves { Wait::Now } else { Wait::Block };
                 let goes_on = worker.serve(core, connection, message, wait);
@@ -29,7 +36,7 @@ pub(crate) fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connectio
                 if !goes_on {
                     return lane.ended(core, connection.place);
                 }
-                if moves || lane.closes() {
+                if !serving::is_dedicated() || lane.closes() {
                     return;
                 }
             }

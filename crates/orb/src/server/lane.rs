@@ -443,7 +443,12 @@ impl Lane {
     /// Gives a connection to the shared threads.
     pub(crate) fn share(&self, core: &Arc<Core>, connection: &Arc<Connection>) {
         let interest = interest(connection.is_congested());
-        let watched = connection.stream.readiness().map(|fd| self.epoll.add(fd, token(connection.place), interest));
+        let watched = connection.stream.readiness().map(|fd| {
+            self.epoll.add(fd, token(connection.place), interest).or_else(|_| {
+                // Watched already, for the room of a reply that another thread made.
+                self.epoll.modify(fd, token(connection.place), interest)
+            })
+        });
         if matches!(watched, Some(Ok(()))) {
             // What has been read already is reported by no edge.
             self.push(Work::Read(connection.place));

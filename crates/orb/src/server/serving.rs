@@ -12,6 +12,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::poll;
 
 use super::config::NestedWait;
+use super::connection::Connection;
 use super::lane::Lane;
 use super::queue::Queue;
 use super::worker::Worker;
@@ -26,9 +27,48 @@ struct Serving {
     workers: RefCell<Vec<Worker>>,
 }
 
+/// A thread with a connection of its own.
+struct Dedicated {
+    lane: Arc<Lane>,
+    core: Arc<Core>,
+    connection: Arc<Connection>,
+}
+
 thread_local! {
+    /// Until the connection is given to the shared threads.
+    static DEDICATED: RefCell<Option<Dedicated>> = const { RefCell::new(None) };
+    static IS_DEDICATED: Cell<bool> = const { Cell::new(false) };
     static SERVING: RefCell<Option<Rc<Serving>>> = const { RefCell::new(None) };
     static IS_SERVING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that the calling thread alone reads `connection`.
+pub(crate) fn dedicate(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
+    let own = Dedicated { lane: Arc::clone(lane), core: Arc::clone(core), connection: Arc::clone(connection) };
+    DEDICATED.set(Some(own));
+    IS_DEDICATED.set(true);
+}
+
+/// The calling thread is about to wait inside an upcall. If it alone reads a connection, the shared threads do from now on: what it
+/// waits for may depend on a request that comes on that very connection (a nested callback of a client that multiplexes).
+#[inline]
+pub(crate) fn let_others_read() {
+    if IS_DEDICATED.get() {
+        share();
+    }
+}
+
+#[cold]
+fn share() {
+    IS_DEDICATED.set(false);
+    if let Some(own) = DEDICATED.take() {
+        own.lane.share(&own.core, &own.connection);
+    }
+}
+
+/// Whether the calling thread still is the only one that reads its connection.
+pub(crate) fn is_dedicated() -> bool {
+    IS_DEDICATED.get()
 }
 
 /// Whether the calling thread goes on serving while it waits.
@@ -56,6 +96,8 @@ pub(crate) fn enter(lane: &Arc<Lane>, core: &Arc<Core>) {
 pub(crate) fn leave() {
     IS_SERVING.set(false);
     SERVING.set(None);
+    IS_DEDICATED.set(false);
+    DEDICATED.set(None);
 }
 
 /// Serves the thread's lane until `reply` can be read or `deadline` has passed. False if the thread serves no lane, or is too
