@@ -2,14 +2,20 @@
 //!
 //! Workers of a half-sync/half-async pool used to wait in place whatever `nested_wait` said: with as many nested calls as threads, the
 //! next request of the chain stayed in the queue until the deadline. The shared threads of a pool with a thread per connection did the
-//! same by default, and a JacORB client, whose threads share one connection, ran into it with four callers. Both were found by
-//! interop/tests/dispatch.rs.
+//! same by default, and a JacORB client, whose threads share one connection, ran into it with four callers. And a connection's own
+//! thread waited in place while the next request of the chain came in on that very connection, which nobody else reads. All were found
+//! by interop/tests/dispatch.rs.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
 use corelane::{Dispatch, NestedWait, Orb, PoolConfig, Reference};
 use corelane_tests::{ProbeRef, Server, serve, serve_with};
+use corelane_wire::giop::{self, Header, Reply, ReplyStatus, Request, RequestHead, ResponseExpected, Target};
+use corelane_wire::ior::{Address, Ior, TaggedProfile};
+use corelane_wire::{Cdr, Encoder, Limits, Version};
 
 fn served_by(dispatch: Dispatch, nested_wait: Option<NestedWait>) -> Server {
     serve_with(
@@ -54,4 +60,77 @@ fn shared_threads_beside_threads_of_connections_serve_while_they_wait() {
 #[test]
 fn a_reactive_server_holds_eight_chains() {
     chains(&served_by(Dispatch::Reactive, None), 8);
+}
+
+/// The next message of a socket.
+fn receive(socket: &mut TcpStream) -> (Header, Vec<u8>) {
+    let mut message = vec![0; Header::LEN];
+    socket.read_exact(&mut message).unwrap();
+    let header = Header::parse(message[..].try_into().unwrap()).unwrap();
+    message.resize(header.total(), 0);
+    socket.read_exact(&mut message[Header::LEN..]).unwrap();
+    (header, message)
+}
+
+fn send(socket: &mut TcpStream, mut message: Encoder<'_>) {
+    giop::finish(&mut message).unwrap();
+    socket.write_all(&message.to_vec()).unwrap();
+}
+
+fn request(key: &[u8], request_id: u32, operation: &str) -> Encoder<'static> {
+    let mut e = Encoder::new();
+    let head = RequestHead {
+        version: Version::GIOP_1_2,
+        request_id,
+        response: ResponseExpected::Target,
+        target: Target::Key(key),
+        operation: operation.as_bytes(),
+        contexts: &[],
+    };
+    giop::write_request_header(&mut e, &head).unwrap();
+    e
+}
+
+/// A client like JacORB, which sends everything on one connection: a request comes in while an upcall of the same connection waits
+/// for its callback, and the callback is answered only after it.
+#[test]
+fn a_connection_s_own_thread_serves_it_while_it_waits() {
+    let server = served_by(Dispatch::ThreadPerConnection { most: 16 }, None);
+    let key = server.probe.as_object().ior().profiles[0].parse().unwrap().object_key.to_vec();
+    let corelane::Endpoint::Tcp { host, port } = &server.orb.endpoints()[0] else { panic!("no TCP endpoint") };
+    let mut connection = TcpStream::connect((host.as_str(), *port)).unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::Inet { host: "127.0.0.1", port: listener.local_addr().unwrap().port() };
+    let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"callback", &[]).unwrap();
+    let callback = Ior { type_id: ProbeRef::REPOSITORY_ID.into(), profiles: vec![profile] };
+
+    let mut outer = request(&key, 1, "call_back");
+    callback.encode(&mut outer).unwrap();
+    outer.write_i32(1);
+    send(&mut connection, outer);
+    let (mut back, _) = listener.accept().unwrap();
+    let (header, message) = receive(&mut back);
+    let nested = Request::parse(&message, &header, &Limits::DEFAULT).unwrap();
+    assert_eq!(nested.operation, b"call_back");
+
+    for value in [2u8, 3] {
+        let mut inner = request(&key, 10 + u32::from(value), "cube_octet");
+        inner.write_u8(value);
+        send(&mut connection, inner);
+        let (header, message) = receive(&mut connection);
+        let reply = Reply::parse(&message, &header, &Limits::DEFAULT).unwrap();
+        assert_eq!((reply.request_id, reply.status), (10 + u32::from(value), ReplyStatus::NoException));
+        assert_eq!(reply.body().read_u8().unwrap(), value * value * value);
+    }
+
+    let mut answer = Encoder::new();
+    giop::begin_reply(&mut answer, Version::GIOP_1_2, nested.request_id, ReplyStatus::NoException, &[]).unwrap();
+    answer.write_i32(0);
+    send(&mut back, answer);
+    let (header, message) = receive(&mut connection);
+    let reply = Reply::parse(&message, &header, &Limits::DEFAULT).unwrap();
+    assert_eq!((reply.request_id, reply.status), (1, ReplyStatus::NoException));
+    assert_eq!(reply.body().read_i32().unwrap(), 1);
 }
