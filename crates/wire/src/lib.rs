@@ -13,6 +13,7 @@
 //! | [`ior`] | object references, their profiles and components, and their text forms |
 //! | [`connection`] | framing, fragments, outstanding requests and orderly closing, without any input or output |
 //! | [`exception`] | system exceptions: names, minor codes, wire form |
+//! | [`rt`] | service contexts and policies of Real-time CORBA |
 //! | [`limits`] | every bound, with the attack that it stops |
 #![forbid(unsafe_code)]
 #![deny(
@@ -34,6 +35,7 @@ pub mod fuzz;
 pub mod giop;
 pub mod ior;
 pub mod limits;
+pub mod rt;
 
 pub use cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Primitive, Scratch};
 pub use codeset::{CharSet, CodeSets, WideOrder, WideSet};

@@ -17,7 +17,7 @@ use corelane_wire::giop::{
     ReplyStatus, Request, RequestHead, ResponseExpected, ServiceContext, Target,
 };
 use corelane_wire::ior::Ior;
-use corelane_wire::{Cdr, Decoder, Encoder, Endian, Limits, Version};
+use corelane_wire::{Cdr, Decoder, Encoder, Endian, Limits, Version, rt};
 use serde_json::{Map, Value, json};
 
 static LIMITS: Limits = Limits::DEFAULT;
@@ -116,7 +116,6 @@ fn contexts(contexts: giop::Contexts<'_>) -> Value {
     let one = |(id, data): (u32, &[u8])| {
         let mut entry = json!({"id": id, "data_hex": hex(data)});
         let fields = entry.as_object_mut().unwrap();
-        let mut d = Decoder::for_encapsulation(data).unwrap();
         match id {
             giop::context_id::CODE_SETS => {
                 let sets = corelane_wire::codeset::CodeSetContext::parse(data).unwrap();
@@ -124,11 +123,12 @@ fn contexts(contexts: giop::Contexts<'_>) -> Value {
                 fields.insert("wchar_data".into(), json!(format!("0x{:08x}", sets.wchar_data)));
             }
             giop::context_id::RT_CORBA_PRIORITY => {
-                fields.insert("priority".into(), json!(d.read_i16().unwrap()));
+                fields.insert("priority".into(), json!(rt::parse_priority_context(data).unwrap()));
             }
             giop::context_id::RT_CORBA_PRIORITY_RANGE => {
-                fields.insert("min".into(), json!(d.read_i16().unwrap()));
-                fields.insert("max".into(), json!(d.read_i16().unwrap()));
+                let (min, max) = rt::parse_range_context(data).unwrap();
+                fields.insert("min".into(), json!(min));
+                fields.insert("max".into(), json!(max));
             }
             _ => {}
         }

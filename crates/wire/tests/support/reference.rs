@@ -1,11 +1,12 @@
 //! References as the vectors describe them.
 
+use corelane_wire::Limits;
 use corelane_wire::codeset::{CodeSetComponent, CodeSetInfo};
 use corelane_wire::ior::{
     Address, Ior, Profile, TaggedComponent, TaggedProfile, TaoEndpoint, alternate_address, component_tag, orb_type,
     policies,
 };
-use corelane_wire::{Decoder, Limits};
+use corelane_wire::rt::{self, PriorityModelValue, ProtocolValue, policy_type};
 use serde_json::{Value, json};
 
 use crate::hex;
@@ -90,39 +91,41 @@ fn endpoint(endpoint: &TaoEndpoint) -> Value {
     }
 }
 
-/// The RT policies, whose values belong to the ORB and not to this crate.
+/// The RT policies.
 fn policy((number, value): (u32, &[u8])) -> Value {
     let mut out = json!({"type": number, "value_octets": value.len()});
-    let mut d = Decoder::for_encapsulation(value).unwrap();
     match number {
-        40 => {
-            out["model"] = json!(["CLIENT_PROPAGATED", "SERVER_DECLARED"][d.read_enum(2).unwrap() as usize]);
-            out["server_priority"] = json!(d.read_i16().unwrap());
+        policy_type::PRIORITY_MODEL => {
+            let found = PriorityModelValue::parse(value).unwrap();
+            out["model"] = json!(["CLIENT_PROPAGATED", "SERVER_DECLARED"][found.model as usize]);
+            out["server_priority"] = json!(found.server_priority);
+            assert_eq!(found.encode().unwrap().len(), value.len());
         }
-        43 => {
-            let len = d.read_len(4).unwrap();
-            out["protocols"] = (0..len).map(|_| protocol(&mut d)).collect();
+        policy_type::CLIENT_PROTOCOL => {
+            let found = rt::parse_protocols(value).unwrap();
+            out["protocols"] = found.iter().map(protocol).collect();
+            assert_eq!(rt::encode_protocols(&found).unwrap().len(), value.len());
         }
-        45 => {
-            let len = d.read_len(4).unwrap();
-            out["bands"] =
-                (0..len).map(|_| json!({"low": d.read_i16().unwrap(), "high": d.read_i16().unwrap()})).collect();
+        policy_type::PRIORITY_BANDED_CONNECTION => {
+            let found = rt::parse_bands(value).unwrap();
+            out["bands"] = found.iter().map(|(low, high)| json!({"low": low, "high": high})).collect();
+            assert_eq!(rt::encode_bands(&found).unwrap().len(), value.len());
         }
         _ => panic!("policy {number}"),
     }
-    assert_eq!(d.remaining(), 0);
     out
 }
 
-fn protocol(d: &mut Decoder<'_>) -> Value {
-    let kind = d.read_u32().unwrap();
-    let (send, receive) = (d.read_i32().unwrap(), d.read_i32().unwrap());
-    let mut properties = json!({"send_buffer_size": send, "recv_buffer_size": receive});
-    if kind != 0 {
-        return json!({"protocol_type": kind, "unix_domain": properties});
+fn protocol(protocol: &ProtocolValue) -> Value {
+    match *protocol {
+        ProtocolValue::Tcp { send_buffer, receive_buffer, keep_alive, dont_route, no_delay } => {
+            let properties = json!({"send_buffer_size": send_buffer, "recv_buffer_size": receive_buffer,
+                "keep_alive": keep_alive, "dont_route": dont_route, "no_delay": no_delay});
+            json!({"protocol_type": 0, "tcp": properties})
+        }
+        ProtocolValue::Unix { tag, send_buffer, receive_buffer } => {
+            let properties = json!({"send_buffer_size": send_buffer, "recv_buffer_size": receive_buffer});
+            json!({"protocol_type": tag, "unix_domain": properties})
+        }
     }
-    for name in ["keep_alive", "dont_route", "no_delay"] {
-        properties[name] = json!(d.read_bool().unwrap());
-    }
-    json!({"protocol_type": kind, "tcp": properties})
 }

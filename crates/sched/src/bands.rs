@@ -1,0 +1,125 @@
+//! Priority bands: each connection of a banded reference carries the priorities of one band (`PriorityBandedConnectionPolicy`).
+
+use std::fmt;
+
+use crate::priority::Priority;
+
+/// A range of priorities, both ends within.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PriorityBand {
+    /// The lowest.
+    pub low: Priority,
+    /// The highest.
+    pub high: Priority,
+}
+
+impl PriorityBand {
+    /// A band from raw numbers.
+    ///
+    /// # Errors
+    /// [`BandError::Negative`], [`BandError::Reversed`].
+    pub fn new(low: i16, high: i16) -> Result<Self, BandError> {
+        match (Priority::new(low), Priority::new(high)) {
+            (Some(low), Some(high)) if low <= high => Ok(PriorityBand { low, high }),
+            (Some(_), Some(_)) => Err(BandError::Reversed),
+            _ => Err(BandError::Negative),
+        }
+    }
+
+    /// Whether `priority` is in the band.
+    #[must_use]
+    pub fn contains(self, priority: Priority) -> bool {
+        (self.low..=self.high).contains(&priority)
+    }
+}
+
+/// Why priorities are no set of bands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BandError {
+    /// There is no band.
+    Empty,
+    /// A priority below 0.
+    Negative,
+    /// The low end is above the high one.
+    Reversed,
+    /// Two bands share a priority.
+    Overlap,
+}
+
+impl fmt::Display for BandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BandError::Empty => "there is no band",
+            BandError::Negative => "a priority is below 0",
+            BandError::Reversed => "a band's low end is above its high one",
+            BandError::Overlap => "two bands share a priority",
+        })
+    }
+}
+
+impl std::error::Error for BandError {}
+
+/// Bands that do not overlap, at least one, in the order given.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PriorityBands(Vec<PriorityBand>);
+
+impl PriorityBands {
+    /// Bands from raw numbers.
+    ///
+    /// # Errors
+    /// Why they are none.
+    ///
+    /// # Examples
+    /// ```
+    /// use corelane_sched::{BandError, PriorityBands};
+    /// assert!(PriorityBands::new([(0, 99), (100, 32767)]).is_ok());
+    /// assert_eq!(PriorityBands::new([(0, 100), (100, 32767)]), Err(BandError::Overlap));
+    /// ```
+    pub fn new(bands: impl IntoIterator<Item = (i16, i16)>) -> Result<Self, BandError> {
+        let bands = bands.into_iter().map(|(low, high)| PriorityBand::new(low, high));
+        let bands = bands.collect::<Result<Vec<_>, _>>()?;
+        if bands.is_empty() {
+            return Err(BandError::Empty);
+        }
+        let mut ordered = bands.clone();
+        ordered.sort_unstable_by_key(|band| band.low);
+        if ordered.windows(2).any(|pair| pair[1].low <= pair[0].high) {
+            return Err(BandError::Overlap);
+        }
+        Ok(PriorityBands(bands))
+    }
+
+    /// The band that holds `priority`.
+    #[must_use]
+    pub fn band_of(&self, priority: Priority) -> Option<PriorityBand> {
+        self.0.iter().copied().find(|band| band.contains(priority))
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn as_slice(&self) -> &[PriorityBand] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_set_of_bands_says_why() {
+        let refused = |bands: &[(i16, i16)]| PriorityBands::new(bands.iter().copied()).unwrap_err();
+        assert_eq!(refused(&[]), BandError::Empty);
+        assert_eq!(refused(&[(-1, 5)]), BandError::Negative);
+        assert_eq!(refused(&[(0, -1)]), BandError::Negative);
+        assert_eq!(refused(&[(6, 5)]), BandError::Reversed);
+        assert_eq!(refused(&[(10, 20), (0, 5), (20, 30)]), BandError::Overlap);
+    }
+
+    #[test]
+    fn a_band_holds_both_its_ends() {
+        let bands = PriorityBands::new([(25, 35), (5, 15)]).unwrap();
+        let band = |number| bands.band_of(Priority::new(number).unwrap()).map(|band| band.low.get());
+        assert_eq!([4, 5, 15, 16, 25, 35, 36].map(band), [None, Some(5), Some(5), None, Some(25), Some(25), None]);
+    }
+}

@@ -1,0 +1,211 @@
+//! Between CORBA priorities and those of the operating system (Real-time CORBA 1.2, `PriorityMapping`, `PriorityTransform`).
+//!
+//! A mapping is chosen once per ORB. It must be pure and quick: it is asked on the way of requests.
+
+use std::fmt;
+
+use crate::priority::Priority;
+
+/// A priority of the operating system.
+pub type NativePriority = i32;
+
+/// The native priorities that may be used, from the least to the most urgent one. `min` may be the greater number, for systems
+/// where lower numbers are more urgent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NativeRange {
+    /// The least urgent.
+    pub min: NativePriority,
+    /// The most urgent.
+    pub max: NativePriority,
+}
+
+impl NativeRange {
+    /// Those of Linux' SCHED_FIFO and SCHED_RR.
+    pub const FIXED: NativeRange = NativeRange { min: 1, max: 99 };
+
+    /// Whether `native` is one of them.
+    #[must_use]
+    pub fn contains(self, native: NativePriority) -> bool {
+        (self.min.min(self.max)..=self.min.max(self.max)).contains(&native)
+    }
+
+    /// Steps between the ends, and the direction of one step.
+    fn steps(self) -> (i64, i64) {
+        let span = i64::from(self.max) - i64::from(self.min);
+        (span.abs(), span.signum())
+    }
+
+    /// The priority `steps` above the least urgent.
+    fn at(self, steps: i64) -> Option<NativePriority> {
+        i32::try_from(i64::from(self.min) + steps * self.steps().1).ok()
+    }
+}
+
+/// Maps CORBA priorities to native ones and back; `None` means that it cannot, which a caller raises as DATA_CONVERSION 2.
+pub trait PriorityMapping: Send + Sync + fmt::Debug + 'static {
+    /// The native priority for a CORBA one.
+    fn to_native(&self, priority: Priority) -> Option<NativePriority>;
+
+    /// The CORBA priority for a native one.
+    fn to_corba(&self, native: NativePriority) -> Option<Priority>;
+}
+
+/// All CORBA priorities spread evenly over the native range: `min + floor((max - min) * c / 32767)`, and back with `ceil`, so that
+/// native -> CORBA -> native is the identity.
+///
+/// # Examples
+/// ```
+/// use corelane_sched::{Linear, NativeRange, Priority, PriorityMapping};
+/// let linear = Linear(NativeRange::FIXED);
+/// assert_eq!(linear.to_native(Priority::new(16384).unwrap()), Some(50));
+/// assert_eq!(linear.to_corba(50), Priority::new(16384));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linear(pub NativeRange);
+
+impl PriorityMapping for Linear {
+    fn to_native(&self, priority: Priority) -> Option<NativePriority> {
+        self.0.at(self.0.steps().0 * i64::from(priority.get()) / i64::from(i16::MAX))
+    }
+
+    fn to_corba(&self, native: NativePriority) -> Option<Priority> {
+        if !self.0.contains(native) {
+            return None;
+        }
+        let (span, direction) = self.0.steps();
+        if span == 0 {
+            return Some(Priority::MIN);
+        }
+        let steps = (i64::from(native) - i64::from(self.0.min)) * direction;
+        let ceiling = (i64::from(i16::MAX) * steps + span - 1) / span;
+        i32::try_from(ceiling).ok().and_then(Priority::from_i32)
+    }
+}
+
+/// The CORBA priority is the native one, where the system has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Direct(pub NativeRange);
+
+impl PriorityMapping for Direct {
+    fn to_native(&self, priority: Priority) -> Option<NativePriority> {
+        Some(i32::from(priority.get())).filter(|&native| self.0.contains(native))
+    }
+
+    fn to_corba(&self, native: NativePriority) -> Option<Priority> {
+        if self.0.contains(native) { Priority::from_i32(native) } else { None }
+    }
+}
+
+/// CORBA priority 0 is the least urgent native one, 1 the next, and so on; greater ones cannot be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Continuous(pub NativeRange);
+
+impl PriorityMapping for Continuous {
+    fn to_native(&self, priority: Priority) -> Option<NativePriority> {
+        let steps = i64::from(priority.get());
+        if steps <= self.0.steps().0 { self.0.at(steps) } else { None }
+    }
+
+    fn to_corba(&self, native: NativePriority) -> Option<Priority> {
+        if !self.0.contains(native) {
+            return None;
+        }
+        i32::try_from((i64::from(native) - i64::from(self.0.min)).abs()).ok().and_then(Priority::from_i32)
+    }
+}
+
+/// Changes priorities where they cross the ORB's border; `None` means that it cannot, DATA_CONVERSION 2 again.
+pub trait PriorityTransform: Send + Sync + fmt::Debug + 'static {
+    /// The priority at which a request runs that asks for `priority`.
+    fn inbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
+
+    /// The priority that a call carries whose thread has `priority`.
+    fn outbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn p(number: i16) -> Priority {
+        Priority::new(number).unwrap()
+    }
+
+    /// Every mapping maps monotonically, or not at all, and finds its way back to a priority of the same native level.
+    fn obeys(mapping: &dyn PriorityMapping, range: NativeRange, direction: i32, mapped: usize) {
+        let mut last: Option<i32> = None;
+        let mut count = 0;
+        for priority in Priority::all() {
+            let Some(native) = mapping.to_native(priority) else { continue };
+            count += 1;
+            assert!(range.contains(native));
+            assert!(last.is_none_or(|last| (native - last) * direction >= 0), "{mapping:?} at {priority}");
+            last = Some(native);
+            let back = mapping.to_corba(native).unwrap();
+            assert!(back <= priority, "{mapping:?} at {priority}: {back}");
+            assert_eq!(mapping.to_native(back), Some(native));
+        }
+        assert_eq!(count, mapped, "{mapping:?}");
+        for outside in [range.min.min(range.max) - 1, range.min.max(range.max) + 1, i32::MIN, i32::MAX] {
+            assert_eq!(mapping.to_corba(outside), None);
+        }
+    }
+
+    #[test]
+    fn all_32768_priorities_through_each_mapping() {
+        let inverted = NativeRange { min: 2, max: -15 };
+        obeys(&Linear(NativeRange::FIXED), NativeRange::FIXED, 1, 32768);
+        obeys(&Linear(inverted), inverted, -1, 32768);
+        obeys(&Linear(NativeRange { min: 7, max: 7 }), NativeRange { min: 7, max: 7 }, 1, 32768);
+        obeys(&Direct(NativeRange::FIXED), NativeRange::FIXED, 1, 99);
+        obeys(&Continuous(NativeRange::FIXED), NativeRange::FIXED, 1, 99);
+        obeys(&Continuous(inverted), inverted, -1, 18);
+        let wide = NativeRange { min: i32::MIN, max: i32::MAX };
+        assert_eq!(Linear(wide).to_native(Priority::MAX), Some(i32::MAX));
+        assert_eq!(Continuous(wide).to_native(p(1)), Some(i32::MIN + 1));
+    }
+
+    #[test]
+    fn the_linear_mapping_is_that_of_the_other_orbs() {
+        let linear = Linear(NativeRange::FIXED);
+        let table = [
+            (0, 1),
+            (334, 1),
+            (335, 2),
+            (1000, 3),
+            (8192, 25),
+            (16383, 49),
+            (16384, 50),
+            (24576, 74),
+            (32432, 97),
+            (32433, 98),
+            (32766, 98),
+            (32767, 99),
+        ];
+        for (corba, native) in table {
+            assert_eq!(linear.to_native(p(corba)), Some(native), "{corba}");
+        }
+        for (native, corba) in [(1, 0), (2, 335), (25, 8025), (50, 16384), (75, 24743), (98, 32433), (99, 32767)] {
+            assert_eq!(linear.to_corba(native), Some(p(corba)), "{native}");
+        }
+        for native in 1..=99 {
+            assert_eq!(linear.to_native(linear.to_corba(native).unwrap()), Some(native));
+        }
+    }
+
+    #[test]
+    fn the_users_own_mapping_may_refuse() {
+        #[derive(Debug)]
+        struct Even;
+        impl PriorityMapping for Even {
+            fn to_native(&self, priority: Priority) -> Option<NativePriority> {
+                (priority.get() % 2 == 0).then(|| i32::from(priority.get()) / 2)
+            }
+            fn to_corba(&self, native: NativePriority) -> Option<Priority> {
+                native.checked_mul(2).and_then(Priority::from_i32)
+            }
+        }
+        let mapped: Vec<_> = Priority::all().filter_map(|priority| Even.to_native(priority)).collect();
+        assert_eq!((mapped.len(), Even.to_native(p(3)), Even.to_corba(20_000)), (16384, None, None));
+    }
+}

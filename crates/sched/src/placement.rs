@@ -1,0 +1,317 @@
+//! Which real-time policies of a POA go together, and which lane runs a request at which priority.
+//!
+//! | pool | model | bands | where a request runs |
+//! |---|---|---|---|
+//! | lanes | none | | refused when the POA is made |
+//! | lanes | server declared | no | in the lane of exactly the object's priority |
+//! | lanes | server declared | yes | the same, else in the lane inside the object's band |
+//! | lanes | client propagated | no | in the lane of exactly the client's priority |
+//! | lanes | client propagated | yes | in the lane inside the band that holds the client's priority |
+//! | no lanes | none | no | at the pool's default priority |
+//! | no lanes | server declared | | at the object's priority |
+//! | no lanes | client propagated | | at the client's priority, which must be in a band if there are bands |
+//! | no lanes | none | yes | refused when the POA is made |
+//!
+//! A client that sends no priority is served at the POA's server priority, in a pool with lanes in that priority's lane or else in the
+//! lowest one: it cannot choose a lane by connecting to it.
+
+use std::fmt;
+
+use crate::bands::PriorityBands;
+use crate::priority::Priority;
+
+/// Who says at which priority an object runs (`RTCORBA::PriorityModel`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PriorityModel {
+    /// The client's thread.
+    ClientPropagated,
+    /// The server, object by object.
+    ServerDeclared,
+}
+
+impl PriorityModel {
+    /// As it travels.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            PriorityModel::ClientPropagated => 0,
+            PriorityModel::ServerDeclared => 1,
+        }
+    }
+
+    /// From the wire; `None` for a number that stands for no model.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(PriorityModel::ClientPropagated),
+            1 => Some(PriorityModel::ServerDeclared),
+            _ => None,
+        }
+    }
+}
+
+/// The value of a `PriorityModelPolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Declared {
+    /// Who says.
+    pub model: PriorityModel,
+    /// Server declared: of objects without a priority of their own. Client propagated: for clients that send none.
+    pub server_priority: Priority,
+}
+
+/// What a POA goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Policies<'p> {
+    /// Its priority model.
+    pub model: Option<Declared>,
+    /// Its bands.
+    pub bands: Option<&'p PriorityBands>,
+    /// The priorities of its pool's lanes; empty for a pool without lanes.
+    pub lanes: &'p [Priority],
+}
+
+/// Policies that do not go together, or a priority that they do not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// A pool with lanes needs a priority model.
+    LanesWithoutModel,
+    /// Bands need a priority model.
+    BandsWithoutModel,
+    /// The priority is in no band.
+    OutsideBands,
+    /// A band that no lane is in.
+    BandWithoutLane,
+    /// No lane has the priority.
+    NoLane,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Violation::LanesWithoutModel => "a pool with lanes needs a priority model",
+            Violation::BandsWithoutModel => "priority bands need a priority model",
+            Violation::OutsideBands => "the priority is in no band",
+            Violation::BandWithoutLane => "no lane is in one of the bands",
+            Violation::NoLane => "no lane has the priority",
+        })
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// Where and how a request runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the lane, in a pool with lanes.
+    pub lane: Option<usize>,
+    /// The priority of the upcall; `None` without a priority model.
+    pub priority: Option<Priority>,
+}
+
+impl Policies<'_> {
+    /// Whether the policies go together.
+    ///
+    /// # Errors
+    /// The first rule that they break.
+    pub fn check(&self) -> Result<(), Violation> {
+        let Some(declared) = self.model else {
+            return match (self.lanes.is_empty(), self.bands) {
+                (false, _) => Err(Violation::LanesWithoutModel),
+                (true, Some(_)) => Err(Violation::BandsWithoutModel),
+                (true, None) => Ok(()),
+            };
+        };
+        if let Some(bands) = self.bands
+            && !self.lanes.is_empty()
+            && bands.as_slice().iter().any(|band| !self.lanes.iter().any(|lane| band.contains(*lane)))
+        {
+            return Err(Violation::BandWithoutLane);
+        }
+        if declared.model != PriorityModel::ServerDeclared {
+            return Ok(());
+        }
+        match self.bands {
+            Some(bands) if bands.band_of(declared.server_priority).is_none() => Err(Violation::OutsideBands),
+            Some(_) => Ok(()),
+            None => self.lane_of(declared.server_priority).map(drop),
+        }
+    }
+
+    /// Whether an object may be given `priority` of its own.
+    ///
+    /// # Errors
+    /// [`Violation::NoLane`], [`Violation::OutsideBands`].
+    pub fn check_object(&self, priority: Priority) -> Result<(), Violation> {
+        if !self.lanes.is_empty() && !self.lanes.contains(&priority) {
+            return Err(Violation::NoLane);
+        }
+        match self.bands {
+            Some(bands) if bands.band_of(priority).is_none() => Err(Violation::OutsideBands),
+            _ => Ok(()),
+        }
+    }
+
+    /// The lane for a priority; `None` in a pool without lanes.
+    fn lane_of(&self, priority: Priority) -> Result<Option<usize>, Violation> {
+        if self.lanes.is_empty() {
+            return Ok(None);
+        }
+        if let Some(exact) = self.lanes.iter().position(|lane| *lane == priority) {
+            return Ok(Some(exact));
+        }
+        let band = self.bands.ok_or(Violation::NoLane)?.band_of(priority).ok_or(Violation::OutsideBands)?;
+        self.lanes.iter().position(|lane| band.contains(*lane)).map(Some).ok_or(Violation::BandWithoutLane)
+    }
+
+    /// Where a request runs that asks for priority `asked`, on an object with the priority `object` of its own.
+    ///
+    /// # Errors
+    /// [`Violation::NoLane`], or [`Violation::OutsideBands`] for a client's priority.
+    pub fn place(&self, asked: Option<Priority>, object: Option<Priority>) -> Result<Place, Violation> {
+        let Some(declared) = self.model else { return Ok(Place { lane: None, priority: None }) };
+        let (priority, is_clients) = match (declared.model, asked) {
+            (PriorityModel::ServerDeclared, _) => (object.unwrap_or(declared.server_priority), false),
+            (PriorityModel::ClientPropagated, Some(asked)) => (asked, true),
+            (PriorityModel::ClientPropagated, None) => (declared.server_priority, false),
+        };
+        if is_clients && self.bands.is_some_and(|bands| bands.band_of(priority).is_none()) {
+            return Err(Violation::OutsideBands);
+        }
+        let lane = match self.lane_of(priority) {
+            Err(_) if !is_clients => self.lowest(),
+            found => found?,
+        };
+        let priority = lane.and_then(|lane| self.lanes.get(lane).copied()).unwrap_or(priority);
+        Ok(Place { lane, priority: Some(priority) })
+    }
+
+    /// Which lanes a reference names, the lowest first, for an object with the priority `object` of its own: with a server-declared
+    /// priority the only one that serves it, else all, with bands those inside a band.
+    #[must_use]
+    pub fn published(&self, object: Option<Priority>) -> Vec<usize> {
+        let Some(declared) = self.model else { return Vec::new() };
+        if declared.model == PriorityModel::ServerDeclared {
+            return self.place(None, object).ok().and_then(|place| place.lane).into_iter().collect();
+        }
+        self.eligible()
+    }
+
+    fn eligible(&self) -> Vec<usize> {
+        let is_in = |lane: &Priority| self.bands.is_none_or(|bands| bands.band_of(*lane).is_some());
+        let mut eligible: Vec<usize> = (0..self.lanes.len()).filter(|&lane| is_in(&self.lanes[lane])).collect();
+        eligible.sort_by_key(|&lane| self.lanes[lane]);
+        eligible
+    }
+
+    fn lowest(&self) -> Option<usize> {
+        self.eligible().first().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn p(number: i16) -> Priority {
+        Priority::new(number).unwrap()
+    }
+
+    fn declared(model: PriorityModel, priority: i16) -> Option<Declared> {
+        Some(Declared { model, server_priority: p(priority) })
+    }
+
+    const CLIENT: PriorityModel = PriorityModel::ClientPropagated;
+    const SERVER: PriorityModel = PriorityModel::ServerDeclared;
+
+    #[test]
+    fn every_rule_of_create_poa() {
+        let lanes = [p(10), p(20), p(30)];
+        let bands = |pairs: &[(i16, i16)]| PriorityBands::new(pairs.iter().copied()).unwrap();
+        let covering = bands(&[(1, 14), (15, 24), (25, 32767)]);
+        let bare = bands(&[(1, 14), (40, 50)]);
+        let check = |model, bands, lanes: &[Priority]| Policies { model, bands, lanes }.check();
+        assert_eq!(check(None, None, &[]), Ok(()));
+        assert_eq!(check(None, None, &lanes), Err(Violation::LanesWithoutModel));
+        assert_eq!(check(None, Some(&covering), &lanes), Err(Violation::LanesWithoutModel));
+        assert_eq!(check(None, Some(&covering), &[]), Err(Violation::BandsWithoutModel));
+        for model in [declared(CLIENT, 10), declared(SERVER, 10)] {
+            assert_eq!(check(model, Some(&bare), &lanes), Err(Violation::BandWithoutLane));
+            assert_eq!(check(model, Some(&covering), &lanes), Ok(()));
+            assert_eq!(check(model, Some(&bare), &[]), Ok(()));
+        }
+        assert_eq!(check(declared(SERVER, 0), Some(&covering), &lanes), Err(Violation::OutsideBands));
+        assert_eq!(check(declared(SERVER, 15), Some(&bare), &[]), Err(Violation::OutsideBands));
+        assert_eq!(check(declared(SERVER, 15), None, &lanes), Err(Violation::NoLane));
+        assert_eq!(check(declared(SERVER, 15), Some(&covering), &lanes), Ok(()));
+        assert_eq!(check(declared(CLIENT, 15), None, &lanes), Ok(()));
+        assert_eq!(check(declared(SERVER, 15), None, &[]), Ok(()));
+    }
+
+    #[test]
+    fn objects_have_priorities_of_lanes_and_bands_only() {
+        let bands = PriorityBands::new([(1, 14), (15, 24)]).unwrap();
+        let of = |bands, lanes: &[Priority], number| {
+            Policies { model: declared(SERVER, 10), bands, lanes }.check_object(p(number))
+        };
+        assert_eq!(of(None, &[p(10), p(20)], 20), Ok(()));
+        assert_eq!(of(None, &[p(10), p(20)], 15), Err(Violation::NoLane));
+        assert_eq!(of(Some(&bands), &[], 15), Ok(()));
+        assert_eq!(of(Some(&bands), &[], 25), Err(Violation::OutsideBands));
+        assert_eq!(of(Some(&bands), &[p(10), p(20)], 15), Err(Violation::NoLane));
+    }
+
+    /// The table above, for every priority that a client can ask for.
+    #[test]
+    fn a_request_runs_where_the_table_says() {
+        let lanes = [p(30), p(10), p(20)];
+        let bands = PriorityBands::new([(5, 15), (25, 35)]).unwrap();
+        for asked in Priority::all() {
+            let place = |model, bands, lanes: &[Priority], object| {
+                Policies { model, bands, lanes }.place(Some(asked), object).map(|place| (place.lane, place.priority))
+            };
+            assert_eq!(place(None, None, &[], None), Ok((None, None)));
+            assert_eq!(place(declared(SERVER, 10), None, &lanes, None), Ok((Some(1), Some(p(10)))));
+            assert_eq!(place(declared(SERVER, 10), None, &lanes, Some(p(30))), Ok((Some(0), Some(p(30)))));
+            assert_eq!(place(declared(SERVER, 12), Some(&bands), &lanes, None), Ok((Some(1), Some(p(10)))));
+            assert_eq!(place(declared(SERVER, 12), None, &[], None), Ok((None, Some(p(12)))));
+            assert_eq!(place(declared(CLIENT, 12), None, &[], None), Ok((None, Some(asked))));
+            let exact = match asked.get() {
+                30 => Ok((Some(0), Some(asked))),
+                10 => Ok((Some(1), Some(asked))),
+                20 => Ok((Some(2), Some(asked))),
+                _ => Err(Violation::NoLane),
+            };
+            assert_eq!(place(declared(CLIENT, 10), None, &lanes, None), exact);
+            let banded = match asked.get() {
+                5..=15 => Ok((Some(1), Some(p(10)))),
+                25..=35 => Ok((Some(0), Some(p(30)))),
+                _ => Err(Violation::OutsideBands),
+            };
+            assert_eq!(place(declared(CLIENT, 10), Some(&bands), &lanes, None), banded);
+            let unlaned =
+                if bands.band_of(asked).is_some() { Ok((None, Some(asked))) } else { Err(Violation::OutsideBands) };
+            assert_eq!(place(declared(CLIENT, 10), Some(&bands), &[], None), unlaned);
+        }
+    }
+
+    #[test]
+    fn without_a_priority_the_servers_or_the_lowest_lane_serves() {
+        let lanes = [p(30), p(10), p(20)];
+        let of = |number| {
+            Policies { model: declared(CLIENT, number), bands: None, lanes: &lanes }.place(None, None).unwrap()
+        };
+        assert_eq!((of(20).lane, of(20).priority), (Some(2), Some(p(20))));
+        assert_eq!((of(7).lane, of(7).priority), (Some(1), Some(p(10))));
+    }
+
+    #[test]
+    fn references_name_the_lanes_that_serve_them() {
+        let lanes = [p(30), p(10), p(20)];
+        let bands = PriorityBands::new([(5, 15), (25, 35)]).unwrap();
+        let of = |model, bands, object| Policies { model, bands, lanes: &lanes }.published(object);
+        assert_eq!(of(declared(CLIENT, 10), None, None), [1, 2, 0]);
+        assert_eq!(of(declared(CLIENT, 10), Some(&bands), None), [1, 0]);
+        assert_eq!(of(declared(SERVER, 20), None, None), [2]);
+        assert_eq!(of(declared(SERVER, 20), None, Some(p(30))), [0]);
+    }
+}

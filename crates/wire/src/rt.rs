@@ -1,0 +1,297 @@
+//! Real-time CORBA on the wire: two service contexts, and the policies that references carry (Real-time CORBA 1.2; TAO's forms where
+//! the specification leaves them open). Numbers are as they travel; what they mean is the ORB's to say.
+
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian};
+use crate::ior::profile_tag;
+use crate::limits::Limits;
+
+/// Types of policies that a reference can carry in TAG_POLICIES.
+pub mod policy_type {
+    /// RTCORBA::PriorityModelPolicy.
+    pub const PRIORITY_MODEL: u32 = 40;
+    /// RTCORBA::ClientProtocolPolicy.
+    pub const CLIENT_PROTOCOL: u32 = 43;
+    /// RTCORBA::PriorityBandedConnectionPolicy.
+    pub const PRIORITY_BANDED_CONNECTION: u32 = 45;
+}
+
+/// The data of an RTCorbaPriority context (id 10), in the order of this machine.
+///
+/// ```text
+/// octet order | 1 octet of padding | short priority
+/// ```
+#[must_use]
+pub fn priority_context(priority: i16) -> [u8; 4] {
+    let [a, b] = priority.to_ne_bytes();
+    [Endian::NATIVE.flag(), 0, a, b]
+}
+
+/// The priority in an RTCorbaPriority context. TAO writes -1 for none; what else is negative means nothing.
+///
+/// # Errors
+/// [`CdrError`] where it is malformed.
+///
+/// # Examples
+/// ```
+/// use corelane_wire::rt;
+/// assert_eq!(rt::parse_priority_context(&[1, 0, 0xe8, 0x03]).unwrap(), 1000);
+/// assert!(rt::parse_priority_context(&[1, 0, 5]).is_err());
+/// ```
+#[inline]
+pub fn parse_priority_context(data: &[u8]) -> Result<i16, CdrError> {
+    Decoder::for_encapsulation(data)?.read_i16()
+}
+
+/// The data of an RTCorbaPriorityRange context (id 11), in the order of this machine.
+///
+/// ```text
+/// octet order | 1 octet of padding | short low | short high
+/// ```
+#[must_use]
+pub fn range_context(low: i16, high: i16) -> [u8; 6] {
+    let ([a, b], [c, d]) = (low.to_ne_bytes(), high.to_ne_bytes());
+    [Endian::NATIVE.flag(), 0, a, b, c, d]
+}
+
+/// The two ends in an RTCorbaPriorityRange context.
+///
+/// # Errors
+/// [`CdrError`] where it is malformed.
+pub fn parse_range_context(data: &[u8]) -> Result<(i16, i16), CdrError> {
+    let mut d = Decoder::for_encapsulation(data)?;
+    Ok((d.read_i16()?, d.read_i16()?))
+}
+
+/// The value of a PriorityModelPolicy.
+///
+/// ```text
+/// octet order | 3 octets of padding | unsigned long model | short server priority
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriorityModelValue {
+    /// 0: client propagated, 1: server declared.
+    pub model: u32,
+    /// With a server-declared model the object's own.
+    pub server_priority: i16,
+}
+
+impl PriorityModelValue {
+    /// Writes the value.
+    ///
+    /// # Errors
+    /// None.
+    pub fn encode(self) -> Result<Vec<u8>, CdrError> {
+        encapsulated(|e| {
+            e.write_u32(self.model);
+            e.write_i16(self.server_priority);
+            Ok(())
+        })
+    }
+
+    /// Reads the value.
+    ///
+    /// # Errors
+    /// [`CdrError`] where it is malformed, for a model that does not exist too.
+    pub fn parse(value: &[u8]) -> Result<Self, CdrError> {
+        let mut d = Decoder::for_encapsulation(value)?;
+        Ok(PriorityModelValue { model: d.read_enum(2)?, server_priority: d.read_i16()? })
+    }
+}
+
+/// Writes the value of a PriorityBandedConnectionPolicy.
+///
+/// ```text
+/// octet order | 3 octets of padding | unsigned long count | count x { short low | short high }
+/// ```
+///
+/// # Errors
+/// [`CdrError::TooLong`].
+pub fn encode_bands(bands: &[(i16, i16)]) -> Result<Vec<u8>, CdrError> {
+    encapsulated(|e| {
+        e.write_len(bands.len())?;
+        for (low, high) in bands {
+            e.write_i16(*low);
+            e.write_i16(*high);
+        }
+        Ok(())
+    })
+}
+
+/// Reads the value of a PriorityBandedConnectionPolicy.
+///
+/// # Errors
+/// [`CdrError`] where it is malformed.
+pub fn parse_bands(value: &[u8]) -> Result<Vec<(i16, i16)>, CdrError> {
+    let mut d = Decoder::for_encapsulation(value)?;
+    let count = d.read_len(4)?;
+    (0..count).map(|_| Ok((d.read_i16()?, d.read_i16()?))).collect()
+}
+
+/// One protocol of a ClientProtocolPolicy, by the profile that it belongs to. ORB protocol properties travel as nothing, and those of
+/// the transport have no length: a protocol whose properties are not known ends the reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolValue {
+    /// IIOP.
+    Tcp {
+        /// Kernel's send buffer in octets.
+        send_buffer: i32,
+        /// Kernel's receive buffer in octets.
+        receive_buffer: i32,
+        /// Idle connections are probed.
+        keep_alive: bool,
+        /// Only hosts of the own network are reached.
+        dont_route: bool,
+        /// Small messages leave at once.
+        no_delay: bool,
+    },
+    /// A Unix socket, as TAO's profile or our own.
+    Unix {
+        /// The profile's tag.
+        tag: u32,
+        /// Kernel's send buffer in octets.
+        send_buffer: i32,
+        /// Kernel's receive buffer in octets.
+        receive_buffer: i32,
+    },
+}
+
+impl ProtocolValue {
+    fn encode(self, e: &mut Encoder<'_>) {
+        match self {
+            ProtocolValue::Tcp { send_buffer, receive_buffer, keep_alive, dont_route, no_delay } => {
+                e.write_u32(profile_tag::IIOP);
+                e.write_i32(send_buffer);
+                e.write_i32(receive_buffer);
+                e.write_bools(&[keep_alive, dont_route, no_delay]);
+            }
+            ProtocolValue::Unix { tag, send_buffer, receive_buffer } => {
+                e.write_u32(tag);
+                e.write_i32(send_buffer);
+                e.write_i32(receive_buffer);
+            }
+        }
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+        let tag = d.read_u32()?;
+        if !matches!(tag, profile_tag::IIOP | profile_tag::TAO_UIOP | profile_tag::UNIX) {
+            return Err(CdrError::Unsupported);
+        }
+        let (send_buffer, receive_buffer) = (d.read_i32()?, d.read_i32()?);
+        if tag != profile_tag::IIOP {
+            return Ok(ProtocolValue::Unix { tag, send_buffer, receive_buffer });
+        }
+        let (keep_alive, dont_route, no_delay) = (d.read_bool()?, d.read_bool()?, d.read_bool()?);
+        Ok(ProtocolValue::Tcp { send_buffer, receive_buffer, keep_alive, dont_route, no_delay })
+    }
+}
+
+/// Writes the value of a ClientProtocolPolicy.
+///
+/// ```text
+/// octet order | 3 octets of padding | unsigned long count | count x { unsigned long profile tag | properties }
+///   IIOP         long send buffer | long receive buffer | boolean keep alive | boolean don't route | boolean no delay
+///   Unix socket  long send buffer | long receive buffer
+/// ```
+///
+/// # Errors
+/// [`CdrError::TooLong`].
+pub fn encode_protocols(protocols: &[ProtocolValue]) -> Result<Vec<u8>, CdrError> {
+    encapsulated(|e| {
+        e.write_len(protocols.len())?;
+        protocols.iter().for_each(|protocol| protocol.encode(e));
+        Ok(())
+    })
+}
+
+/// Reads the value of a ClientProtocolPolicy.
+///
+/// # Errors
+/// [`CdrError::Unsupported`] for a protocol whose properties are not known, another where it is malformed.
+pub fn parse_protocols(value: &[u8]) -> Result<Vec<ProtocolValue>, CdrError> {
+    let mut d = Decoder::for_encapsulation(value)?;
+    let count = d.read_len(12)?;
+    if count > Limits::DEFAULT.profiles as usize {
+        return Err(CdrError::OverLimit);
+    }
+    (0..count).map(|_| ProtocolValue::decode(&mut d)).collect()
+}
+
+fn encapsulated(contents: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrError>) -> Result<Vec<u8>, CdrError> {
+    let mut e = Encoder::new();
+    e.endian().flag().encode(&mut e)?;
+    contents(&mut e)?;
+    Ok(e.into_buffer())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of the specification's examples, in both orders.
+    #[test]
+    fn golden_octets() {
+        let little = cfg!(target_endian = "little");
+        if little {
+            assert_eq!(priority_context(1000), [1, 0, 0xe8, 0x03]);
+            assert_eq!(range_context(5, 15), [1, 0, 5, 0, 15, 0]);
+            let model = PriorityModelValue { model: 0, server_priority: 0 };
+            assert_eq!(model.encode().unwrap(), [1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            let bands = [1, 0, 0, 0, 2, 0, 0, 0, 5, 0, 15, 0, 25, 0, 35, 0];
+            assert_eq!(encode_bands(&[(5, 15), (25, 35)]).unwrap(), bands);
+            let tcp = ProtocolValue::Tcp {
+                send_buffer: 0x4000,
+                receive_buffer: 0x8000,
+                keep_alive: true,
+                dont_route: false,
+                no_delay: true,
+            };
+            let octets = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0x80, 0, 0, 1, 0, 1];
+            assert_eq!(encode_protocols(&[tcp]).unwrap(), octets);
+        }
+        let big = [0, 0, 0, 0, 0, 0, 0, 1, 0, 5];
+        assert_eq!(PriorityModelValue::parse(&big), Ok(PriorityModelValue { model: 1, server_priority: 5 }));
+        assert_eq!(parse_priority_context(&[0, 0xaa, 0x03, 0xe8]), Ok(1000));
+        assert_eq!(parse_range_context(&[0, 0, 0, 5, 0, 15]), Ok((5, 15)));
+        assert_eq!(parse_bands(&[0, 0, 0, 0, 0, 0, 0, 1, 0, 5, 0, 15]), Ok(vec![(5, 15)]));
+    }
+
+    #[test]
+    fn values_survive_the_round_trip() {
+        for priority in -1..=i16::MAX {
+            assert_eq!(parse_priority_context(&priority_context(priority)), Ok(priority));
+        }
+        let model = PriorityModelValue { model: 1, server_priority: 32767 };
+        assert_eq!(PriorityModelValue::parse(&model.encode().unwrap()), Ok(model));
+        let bands = [(0, 99), (100, 32767)];
+        assert_eq!(parse_bands(&encode_bands(&bands).unwrap()).unwrap(), bands);
+        let protocols = [
+            ProtocolValue::Unix { tag: profile_tag::TAO_UIOP, send_buffer: 1, receive_buffer: -1 },
+            ProtocolValue::Tcp {
+                send_buffer: 2,
+                receive_buffer: 3,
+                keep_alive: false,
+                dont_route: true,
+                no_delay: false,
+            },
+            ProtocolValue::Unix { tag: profile_tag::UNIX, send_buffer: 4, receive_buffer: 5 },
+        ];
+        assert_eq!(parse_protocols(&encode_protocols(&protocols).unwrap()).unwrap(), protocols);
+        assert_eq!(parse_range_context(&range_context(1, 2)), Ok((1, 2)));
+    }
+
+    #[test]
+    fn crafted_values_are_refused() {
+        for data in [&[][..], &[1], &[1, 0], &[1, 0, 5], &[2, 0]] {
+            assert!(parse_priority_context(data).is_err(), "{data:?}");
+            assert!(parse_range_context(data).is_err(), "{data:?}");
+        }
+        assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 2, 0, 0, 0, 0, 0]).is_err());
+        assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 1, 0, 0, 0, 0]).is_err());
+        // Counts that the octets do not hold never size anything.
+        assert!(parse_bands(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]).is_err());
+        assert!(parse_protocols(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0]).is_err());
+        let unknown = [1, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(parse_protocols(&unknown), Err(CdrError::Unsupported));
+    }
+}
