@@ -155,6 +155,13 @@ impl OrbBuilder {
         self
     }
 
+    /// How long peers have at shutdown, and wherever else a connection ends in good order, to take what waits for them and to close
+    /// their side; 2 s by default. Then connections are cut.
+    pub fn closing_time(mut self, time: Duration) -> Self {
+        self.closing_time = time;
+        self
+    }
+
     /// The highest GIOP version to speak and publish, 1.2 by default.
     pub fn giop_version(mut self, version: Version) -> Self {
         self.version = version.min(Version::GIOP_1_2);
@@ -211,7 +218,7 @@ impl OrbBuilder {
                 let listener = core.transports().listen(&endpoint);
                 listeners.push(listener.map_err(|error| OrbError::Listen { endpoint, error })?);
             }
-            let lane = Lane::new(pool, listeners).map_err(OrbError::System)?;
+            let lane = Lane::new(pool, listeners, core.config().closing_time).map_err(OrbError::System)?;
             lanes.push(lane);
         }
         core.start(lanes)?;

@@ -162,9 +162,9 @@ impl Core {
         Ok(())
     }
 
-    /// What is to be done now and then.
+    /// What is to be done now and then, also while connections are on their way to the end.
     pub(crate) fn tidy(self: &Arc<Self>) {
-        if self.state.load(Ordering::Acquire) == RUNNING {
+        if self.state.load(Ordering::Acquire) != ENDED {
             for lane in self.lanes() {
                 lane.tidy(self);
             }

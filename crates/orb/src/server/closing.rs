@@ -1,71 +1,209 @@
-//! How connections end (decision 12): the last message, then the end of writing, then the peer's last octets are read, so that
-//! the kernel does not cut the connection before the peer has read the message. Bounded in number and time.
+//! How connections end (decision 12): what waits for the peer and the last message are sent, then writing ends, then the peer's
+//! last octets are read, so that the kernel does not cut the connection before the peer has read the message.
+//!
+//! [`Closing`] decides, with time as an argument; it has no clock and no sockets. The connection carries its steps out, and
+//! [`Lingering`] is the bounded list of the connections that are on their way to the end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::{Half, Wait};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 
 use super::connection::Connection;
 
-/// Connections that are read to their end at a time; further ones are cut.
-const MOST: usize = 256;
-/// How long a peer has to close its side.
-const TIME: Duration = Duration::from_secs(2);
+/// Connections of a lane that end at a time; the oldest is cut for a further one.
+pub(crate) const MOST: usize = 256;
+/// Octets that are read from a peer that goes on sending: more than the buffers of both systems hold of what it had sent before
+/// it could know.
+pub(crate) const DISCARDED: usize = 4 << 20;
+
+/// What to do next for a connection that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Send what waits, the last message at its end.
+    Send,
+    /// Shut down writing: the peer sees the end behind the last message.
+    EndWriting,
+    /// Read, and forget what was read.
+    Read,
+    /// Nothing until the peer reads, sends or closes, or the time is over.
+    Wait,
+    /// Shut down both ways: the peer had its time, or sends without end.
+    Cut,
+    /// Nothing any more: both sides have ended.
+    Over,
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Everything is sent.
+    Sent,
+    /// The transport takes no more now.
+    Full,
+    /// Writing has ended.
+    WritingEnded,
+    /// So many octets have come.
+    Read(usize),
+    /// Nothing is there to read now.
+    Dry,
+    /// The peer has closed its side.
+    PeerEnded,
+    /// The transport has failed.
+    Failed,
+}
+
+/// The end of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Closing {
+    until: Monotonic,
+    sent: bool,
+    peer_ended: bool,
+    discarded: usize,
+}
+
+impl Closing {
+    /// A connection that ends now; the peer has `time` for its part.
+    #[must_use]
+    pub(crate) fn new(now: Monotonic, time: Duration) -> Self {
+        Closing { until: now + time, sent: false, peer_ended: false, discarded: 0 }
+    }
+
+    /// What to do when something has happened, or time has passed.
+    #[must_use]
+    pub(crate) fn look(&self, now: Monotonic) -> Step {
+        if now > self.until {
+            Step::Cut
+        } else if !self.sent {
+            Step::Send
+        } else {
+            Step::Read
+        }
+    }
+
+    /// What to do after a step.
+    #[must_use]
+    pub(crate) fn after(&mut self, outcome: Outcome) -> Step {
+        match outcome {
+            Outcome::Sent => {
+                self.sent = true;
+                Step::EndWriting
+            }
+            Outcome::WritingEnded if self.peer_ended => Step::Over,
+            // A peer that itself waits for room would never come to reading what waits here.
+            Outcome::Full if !self.peer_ended => Step::Read,
+            Outcome::WritingEnded => Step::Read,
+            Outcome::Read(octets) => {
+                self.discarded = self.discarded.saturating_add(octets);
+                if self.discarded > DISCARDED { Step::Cut } else { Step::Read }
+            }
+            Outcome::Full | Outcome::Dry => Step::Wait,
+            Outcome::PeerEnded => {
+                self.peer_ended = true;
+                // It may have closed its writing side only, and still read.
+                if self.sent { Step::Over } else { Step::Wait }
+            }
+            Outcome::Failed => Step::Cut,
+        }
+    }
+}
 
 /// Connections that are over but for the peer's last octets.
 #[derive(Debug)]
-pub(crate) struct Lingering(Mutex<Vec<(Arc<Connection>, Monotonic)>>);
+pub(crate) struct Lingering(Mutex<Vec<Arc<Connection>>>);
 
 impl Lingering {
     pub(crate) fn new() -> Self {
         Lingering(Mutex::new("closing connections", Scope::Lane, Vec::new()))
     }
 
-    /// Sends `last` and leaves the rest to [`tidy`](Self::tidy).
+    /// Lists a connection, and gives the one that has to go for it.
     #[cold]
-    pub(crate) fn finish(&self, connection: Arc<Connection>, last: &[u8]) {
-        if connection.is_closed() {
-            return;
+    pub(crate) fn admit(&self, connection: Arc<Connection>) -> Option<Arc<Connection>> {
+        let mut list = self.0.lock();
+        let oldest = (list.len() >= MOST).then(|| list.remove(0));
+        list.push(connection);
+        oldest
+    }
+
+    /// Something has happened to the connection that was at `place`.
+    #[cold]
+    pub(crate) fn look(&self, place: (u32, u32), now: Monotonic) {
+        let found = self.0.lock().iter().find(|connection| connection.place == place).cloned();
+        if let Some(connection) = found
+            && connection.linger(now)
+        {
+            self.forget(&connection);
         }
-        connection.finish(last);
-        let mut lingering = self.0.lock();
-        if lingering.len() >= MOST {
-            let (oldest, _) = lingering.remove(0);
-            oldest.close();
+    }
+
+    /// Time has passed: looks at all of them. True while any are left.
+    pub(crate) fn tidy(&self, now: Monotonic) -> bool {
+        // Reading and writing happen outside of the lock: the list is the whole lane's.
+        let listed = self.0.lock().clone();
+        for connection in &listed {
+            if connection.linger(now) {
+                self.forget(connection);
+            }
         }
-        lingering.push((connection, Monotonic::now() + TIME));
+        !self.0.lock().is_empty()
+    }
+
+    fn forget(&self, connection: &Arc<Connection>) {
+        self.0.lock().retain(|listed| !Arc::ptr_eq(listed, connection));
     }
 
     /// Cuts those that are left.
     pub(crate) fn cut(&self) {
-        for (connection, _) in self.0.lock().drain(..) {
+        let listed = std::mem::take(&mut *self.0.lock());
+        for connection in listed {
             connection.close();
         }
     }
+}
 
-    /// Reads what peers still send, and cuts those whose time is over. True while any are left.
-    pub(crate) fn tidy(&self) -> bool {
-        let mut waste = [0; 4096];
-        let now = Monotonic::now();
-        let mut lingering = self.0.lock();
-        lingering.retain(|(connection, until)| {
-            for _ in 0..64 {
-                match connection.stream.recv(&mut waste, Wait::Now) {
-                    Ok(0) => return false,
-                    Ok(_) => {}
-                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
-                    Err(_) => return false,
-                }
-            }
-            let in_time = now < *until;
-            if !in_time {
-                connection.stream.shutdown(Half::Both);
-            }
-            in_time
-        });
-        !lingering.is_empty()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Monotonic = Monotonic::from_nanos(1_000_000);
+    const TIME: Duration = Duration::from_secs(2);
+
+    #[test]
+    fn what_waits_is_sent_before_writing_ends_and_the_peer_is_read_to_its_end() {
+        let mut closing = Closing::new(START, TIME);
+        assert_eq!(closing.look(START), Step::Send);
+        assert_eq!(closing.after(Outcome::Full), Step::Read);
+        assert_eq!(closing.after(Outcome::Dry), Step::Wait);
+        assert_eq!(closing.look(START), Step::Send);
+        assert_eq!(closing.after(Outcome::Sent), Step::EndWriting);
+        assert_eq!(closing.after(Outcome::WritingEnded), Step::Read);
+        assert_eq!(closing.after(Outcome::Read(100)), Step::Read);
+        assert_eq!(closing.after(Outcome::Dry), Step::Wait);
+        assert_eq!(closing.look(START), Step::Read);
+        assert_eq!(closing.after(Outcome::PeerEnded), Step::Over);
+    }
+
+    #[test]
+    fn a_peer_that_closed_its_writing_side_still_gets_its_replies() {
+        let mut closing = Closing::new(START, TIME);
+        assert_eq!(closing.after(Outcome::Full), Step::Read);
+        assert_eq!(closing.after(Outcome::PeerEnded), Step::Wait);
+        assert_eq!(closing.look(START), Step::Send);
+        assert_eq!(closing.after(Outcome::Full), Step::Wait);
+        assert_eq!(closing.after(Outcome::Sent), Step::EndWriting);
+        assert_eq!(closing.after(Outcome::WritingEnded), Step::Over);
+    }
+
+    #[test]
+    fn time_and_octets_are_bounded() {
+        let closing = Closing::new(START, TIME);
+        assert_eq!(closing.look(START + TIME), Step::Send);
+        assert_eq!(closing.look(START + TIME + Duration::from_nanos(1)), Step::Cut);
+        let mut flooded = Closing::new(START, TIME);
+        assert_eq!(flooded.after(Outcome::Read(DISCARDED)), Step::Read);
+        assert_eq!(flooded.after(Outcome::Read(1)), Step::Cut);
+        assert_eq!(Closing::new(START, TIME).after(Outcome::Failed), Step::Cut);
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! Reading and writing are apart. One thread at a time reads (a [`Turn`]), and only until one complete request is there, so the
 //! requests of a multiplexed connection run side by side. Replies are written under the connection's own lock; what the peer
-//! does not take at once waits in a bounded queue, and meanwhile nothing more is read from it.
+//! does not take at once waits in a bounded queue, and meanwhile nothing more is read from it. How it ends is decided by
+//! [`Closing`].
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_net::{Half, Stream, Wait};
@@ -17,6 +18,8 @@ use corelane_sys::turn::Turn;
 use corelane_wire::connection::Framer;
 use corelane_wire::{CharSet, CodeSets, Version, WideSet};
 
+use super::admission;
+use super::closing::{Closing, Outcome, Step};
 use super::lane::{Lane, Work};
 use crate::receive::ReceiveBuffer;
 
@@ -34,6 +37,8 @@ pub(crate) struct Connection {
     writing: Mutex<Writing>,
     /// Set while replies wait in the queue: reading pauses.
     congested: AtomicBool,
+    /// Requests that are read and do not run: they wait for a thread, or for what holds them.
+    waiting: AtomicU32,
     /// The code sets that the client announced, packed; 0: none yet.
     code_sets: AtomicU64,
     /// Where work of this connection that was held is listed.
@@ -46,8 +51,21 @@ pub(crate) struct Connection {
     arriving_since: AtomicU64,
     /// How many octets of unfinished messages there were then.
     arriving: AtomicUsize,
-    output_bound: usize,
+    bounds: Bounds,
 }
+
+/// What a peer may make one connection hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Octets of replies that it does not read.
+    pub(crate) output: usize,
+    /// Requests that wait.
+    pub(crate) waiting: u32,
+}
+
+/// A request that waits; it counts against the bound of its connection.
+#[derive(Debug)]
+pub(crate) struct Waiting(Arc<Connection>);
 
 /// What the thread that has the turn works on.
 #[derive(Debug)]
@@ -62,8 +80,8 @@ pub(crate) struct Reading {
 #[derive(Debug, Default)]
 struct Writing {
     queue: VecDeque<u8>,
-    /// Shut down for writing once the queue is empty.
-    last: bool,
+    /// The last message is in the queue or out.
+    closing: Option<Closing>,
 }
 
 /// What became of octets to send.
@@ -82,12 +100,14 @@ pub(crate) enum Sent {
 pub(crate) enum Loss {
     /// The peer is gone.
     Gone,
+    /// The last message has been written: nothing follows it.
+    Ending,
     /// The peer did not read and the queue is full.
     QueueFull,
 }
 
 impl Connection {
-    pub(crate) fn new(stream: Box<dyn Stream>, lane: Weak<Lane>, place: (u32, u32), output_bound: usize) -> Self {
+    pub(crate) fn new(stream: Box<dyn Stream>, lane: Weak<Lane>, place: (u32, u32), bounds: Bounds) -> Self {
         Connection {
             stream,
             reading: Turn::new(Reading { framer: Framer::new(), partial: None, over: false }),
@@ -95,11 +115,12 @@ impl Connection {
             place,
             writing: Mutex::new("connection output", Scope::Connection, Writing::default()),
             congested: AtomicBool::new(false),
+            waiting: AtomicU32::new(0),
             code_sets: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             arriving_since: AtomicU64::new(0),
             arriving: AtomicUsize::new(0),
-            output_bound,
+            bounds,
         }
     }
 
@@ -130,6 +151,19 @@ impl Connection {
         self.congested.load(Ordering::Acquire)
     }
 
+    /// Whether nothing is read for now.
+    #[inline]
+    pub(crate) fn is_paused(&self) -> bool {
+        !admission::reads(self.is_congested(), self.waiting.load(Ordering::SeqCst), self.bounds.waiting)
+    }
+
+    /// A request of it begins to wait.
+    #[cold]
+    pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        Waiting(Arc::clone(self))
+    }
+
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
@@ -150,8 +184,8 @@ impl Connection {
 
     #[inline]
     fn send_locked(&self, writing: &mut Writing, message: &[&[u8]], wait: Wait) -> Sent {
-        if writing.last {
-            return Sent::Lost(Loss::Gone);
+        if writing.closing.is_some() {
+            return Sent::Lost(Loss::Ending);
         }
         if !writing.queue.is_empty() {
             return self.enqueue(writing, message, 0);
@@ -219,7 +253,7 @@ impl Connection {
     #[cold]
     fn enqueue(&self, writing: &mut Writing, message: &[&[u8]], sent: usize) -> Sent {
         let more: usize = after(message, sent).map(<[u8]>::len).sum();
-        if writing.queue.len() + more > self.output_bound {
+        if !admission::output_fits(writing.queue.len(), more, self.bounds.output) {
             return Sent::Lost(Loss::QueueFull);
         }
         for slice in after(message, sent) {
@@ -232,6 +266,11 @@ impl Connection {
     #[cold]
     pub(crate) fn flush(&self) -> io::Result<bool> {
         let mut writing = self.writing.lock();
+        Ok(self.send_queue(&mut writing)? && self.congested.swap(false, Ordering::AcqRel))
+    }
+
+    /// Sends what waits; true when nothing waits any more.
+    fn send_queue(&self, writing: &mut Writing) -> io::Result<bool> {
         while !writing.queue.is_empty() {
             let (front, back) = writing.queue.as_slices();
             let front = &front[..front.len().min(SLICE)];
@@ -246,23 +285,62 @@ impl Connection {
             }
         }
         writing.queue = VecDeque::new();
-        if writing.last {
-            self.stream.shutdown(Half::Write);
-        }
-        Ok(self.congested.swap(false, Ordering::AcqRel))
+        Ok(true)
     }
 
-    /// Sends a last message and shuts down for writing once it is out; the peer's octets are still read, so that the kernel
-    /// does not cut the connection before the peer has read the message.
+    /// Puts the last message behind what waits: from now on nothing else is sent. [`linger`](Self::linger) does the rest, within
+    /// `time`.
     #[cold]
-    pub(crate) fn finish(&self, last: &[u8]) {
+    pub(crate) fn finish(&self, last: &[u8], now: Monotonic, time: Duration) {
         let mut writing = self.writing.lock();
-        let sent = self.send_locked(&mut writing, &[last], Wait::Now);
-        writing.last = true;
-        match sent {
-            Sent::All if writing.queue.is_empty() => self.stream.shutdown(Half::Write),
-            Sent::All | Sent::Queued => {}
-            Sent::Lost(_) => drop(self.close()),
+        if writing.closing.is_none() {
+            writing.queue.extend(last);
+            writing.closing = Some(Closing::new(now, time));
+        }
+    }
+
+    /// Whether the last message has been said.
+    #[cold]
+    pub(crate) fn is_finished(&self) -> bool {
+        self.writing.lock().closing.is_some()
+    }
+
+    /// Goes on with the end of the connection as far as it goes now. True when it is over.
+    #[cold]
+    pub(crate) fn linger(&self, now: Monotonic) -> bool {
+        let mut writing = self.writing.lock();
+        let Some(mut step) = writing.closing.as_ref().map(|closing| closing.look(now)) else { return false };
+        loop {
+            let outcome = match step {
+                Step::Send => match self.send_queue(&mut writing) {
+                    Ok(true) => Outcome::Sent,
+                    Ok(false) => Outcome::Full,
+                    Err(_) => Outcome::Failed,
+                },
+                Step::EndWriting => {
+                    self.stream.shutdown(Half::Write);
+                    Outcome::WritingEnded
+                }
+                Step::Read => self.discard(),
+                Step::Wait => return false,
+                Step::Cut => {
+                    self.close();
+                    return true;
+                }
+                Step::Over => return true,
+            };
+            let Some(closing) = &mut writing.closing else { return false };
+            step = closing.after(outcome);
+        }
+    }
+
+    fn discard(&self) -> Outcome {
+        let mut waste = [0; 16 * 1024];
+        match self.stream.recv(&mut waste, Wait::Now) {
+            Ok(0) => Outcome::PeerEnded,
+            Ok(count) => Outcome::Read(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Outcome::Dry,
+            Err(_) => Outcome::Failed,
         }
     }
 
@@ -291,6 +369,32 @@ impl Connection {
         match self.arriving_since.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             since => now.since(Monotonic::from_nanos(since)),
+        }
+    }
+}
+
+impl Waiting {
+    /// It waits no longer.
+    pub(crate) fn leave(self) -> Arc<Connection> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl std::ops::Deref for Waiting {
+    type Target = Arc<Connection>;
+
+    fn deref(&self) -> &Arc<Connection> {
+        &self.0
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // Reading paused at the bound; who paused there looks once more after it has given up its turn.
+        if self.0.waiting.fetch_sub(1, Ordering::SeqCst) == self.0.bounds.waiting
+            && let Some(lane) = self.0.lane.upgrade()
+        {
+            lane.push(Work::Read(self.0.place));
         }
     }
 }

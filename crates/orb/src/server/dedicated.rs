@@ -21,6 +21,10 @@ pub(crate) fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connectio
 fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
     let mut worker = Worker::new();
     loop {
+        if connection.is_paused() {
+            // The shared threads are told when reading goes on.
+            return serving::let_others_read();
+        }
         let Some(mut turn) = connection.reading.enter() else { return };
         match turn.with(|reading| worker.read(reading, connection, &core.config().limits, Wait::Block)) {
             Read::Message { message, more } => {

@@ -18,9 +18,10 @@ use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::slots::{Guard, Retired, SlotTable};
 use corelane_sys::thread::{Builder, JoinHandle};
 
+use super::admission::{self, Arrival};
 use super::closing::Lingering;
 use super::config::{Dispatch, PoolConfig};
-use super::connection::Connection;
+use super::connection::{Bounds, Connection, Waiting};
 use super::queue::Queue;
 use super::worker::{Message, Read, Worker};
 use super::{dedicated, request};
@@ -60,6 +61,8 @@ pub(crate) struct Lane {
     /// Half-sync/half-async only.
     pub(crate) queue: Option<Queue>,
     lingering: Lingering,
+    /// How long a peer has for its part of the end.
+    closing_time: Duration,
     /// Thread per connection only.
     dedicated: Mutex<Vec<(JoinHandle<()>, Weak<Connection>)>>,
     /// Accepting stopped for want of descriptors; the next connection that ends starts it again.
@@ -76,11 +79,15 @@ pub(crate) enum Work {
     /// The connection at this place may have more to read.
     Read((u32, u32)),
     /// A message that was held back may run now.
-    Serve(Arc<Connection>, Message),
+    Serve(Waiting, Message),
 }
 
 impl Lane {
-    pub(crate) fn new(config: PoolConfig, listeners: Vec<Box<dyn Listener>>) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(
+        config: PoolConfig,
+        listeners: Vec<Box<dyn Listener>>,
+        closing_time: Duration,
+    ) -> io::Result<Arc<Self>> {
         let epoll = Epoll::new()?;
         let wake = Wake::new()?;
         epoll.add(wake.as_fd(), WAKE, Interest::READABLE | Interest::EDGE)?;
@@ -114,6 +121,7 @@ impl Lane {
                 waking: AtomicBool::new(false),
                 queue,
                 lingering: Lingering::new(),
+                closing_time,
                 dedicated: Mutex::new("threads of connections", Scope::Lane, Vec::new()),
                 starved: AtomicBool::new(false),
                 ending: AtomicUsize::new(0),
@@ -210,7 +218,7 @@ impl Lane {
     fn perform(&self, core: &Arc<Core>, worker: &mut Worker, work: Work) {
         match work {
             Work::Read(place) => self.read(core, worker, place),
-            Work::Serve(connection, message) => self.serve(core, worker, &connection, message),
+            Work::Serve(waiting, message) => self.serve(core, worker, &waiting.leave(), message),
         }
     }
 
@@ -224,11 +232,9 @@ impl Lane {
     #[cold]
     pub(crate) fn serve(&self, core: &Arc<Core>, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
         let held = self.hold(connection);
-        if held.is_none() && self.closing.load(Ordering::Acquire) {
-            // The peer was told that what it has not been answered did not run: it must not run.
+        if !admission::runs_late(held.is_some(), self.closing.load(Ordering::Acquire)) {
             return;
         }
-        // A peer that has merely gone still meant what it sent, a oneway above all.
         let goes_on = worker.serve(core, connection, message, Wait::Now);
         drop(held);
         if !goes_on {
@@ -268,13 +274,14 @@ impl Lane {
     /// Reads one message of a connection and serves it. Reading ends before the upcall, so another thread may read the next.
     #[inline]
     fn read(&self, core: &Arc<Core>, worker: &mut Worker, place: (u32, u32)) {
-        let Some(connection) = self.connections.get(place.0, place.1) else { return };
+        let Some(connection) = self.connections.get(place.0, place.1) else { return self.go_on_ending(place) };
         let Some(mut turn) = connection.reading.enter() else { return };
         let (message, more) = loop {
-            if connection.is_congested() {
-                // The peer does not take its replies; when it does, the flush lists the connection for reading again.
+            if connection.is_paused() {
+                // The peer does not take its replies, or too many of its requests wait: what ends that lists the connection for
+                // reading again.
                 match turn.leave() {
-                    Ok(()) if connection.is_congested() => return,
+                    Ok(()) if connection.is_paused() => return,
                     Ok(()) => match connection.reading.enter() {
                         Some(again) => turn = again,
                         None => return,
@@ -325,14 +332,14 @@ impl Lane {
         connection: &Arc<Connection>,
         message: Message,
     ) {
-        if let Err(message) = queue.push(Arc::clone(connection), worker.detach(message)) {
+        if let Err(message) = queue.push(connection, worker.detach(message)) {
             worker.turn_away(core, connection, &message);
         }
     }
 
     #[cold]
     fn flush(&self, core: &Arc<Core>, place: (u32, u32)) {
-        let Some(connection) = self.connections.get(place.0, place.1) else { return };
+        let Some(connection) = self.connections.get(place.0, place.1) else { return self.go_on_ending(place) };
         if !connection.is_congested() {
             return;
         }
@@ -350,7 +357,7 @@ impl Lane {
     #[cold]
     pub(crate) fn refuse(&self, core: &Arc<Core>, connection: &Arc<Connection>, fault: Fault) {
         core.events().report(&OrbEvent::ProtocolFault { peer: connection.stream.peer().clone(), fault });
-        self.lingering.finish(Arc::clone(connection), &request::message_error());
+        connection.finish(&request::message_error(), Monotonic::now(), self.closing_time);
         self.ended(core, connection.place);
     }
 
@@ -383,12 +390,27 @@ impl Lane {
         }
     }
 
-    /// Nobody is in the connection any more: while the ORB closes, the peer is told so.
+    /// Nobody is in the connection any more: while the ORB closes, the peer is told so. Who was told of a fault has time to read it.
     #[cold]
     fn end(&self, connection: Arc<Connection>) {
-        if self.closing.load(Ordering::Acquire) {
-            self.lingering.finish(connection, &request::close_connection());
+        let now = Monotonic::now();
+        if self.closing.load(Ordering::Acquire) && !connection.is_closed() {
+            connection.finish(&request::close_connection(), now, self.closing_time);
         }
+        if !connection.is_finished() || connection.linger(now) {
+            return;
+        }
+        // Listed before it is watched: what has happened since is reported then.
+        if let Some(oldest) = self.lingering.admit(Arc::clone(&connection)) {
+            oldest.close();
+        }
+        self.watch_room(&connection, true);
+    }
+
+    /// Something happened to a connection that is not served any more.
+    #[cold]
+    fn go_on_ending(&self, place: (u32, u32)) {
+        self.lingering.look(place, Monotonic::now());
     }
 
     #[cold]
@@ -420,10 +442,14 @@ impl Lane {
     #[cold]
     fn adopt(&self, core: &Arc<Core>, stream: Box<dyn Stream>) {
         let peer = stream.peer().clone();
-        let make = |slot, generation| {
-            Arc::new(Connection::new(stream, self.own.clone(), (slot, generation), self.config.output_bound))
+        let waiting = core.config().limits.outstanding_requests.max(1);
+        let bounds = Bounds { output: self.config.output_bound, waiting };
+        let make = |slot, generation| Arc::new(Connection::new(stream, self.own.clone(), (slot, generation), bounds));
+        let closing = self.closing.load(Ordering::Acquire);
+        let place = match admission::connection(closing, self.connections.len(), self.config.connections) {
+            Arrival::Serve => self.connections.insert_with(make).ok(),
+            Arrival::Refuse => None,
         };
-        let place = if self.closing.load(Ordering::Acquire) { None } else { self.connections.insert_with(make).ok() };
         let Some(connection) = place.and_then(|(slot, generation)| self.connections.get(slot, generation)) else {
             core.events().report(&OrbEvent::ConnectionRefused { peer, most: self.config.connections });
             return;
@@ -506,7 +532,7 @@ impl Lane {
 
     /// Whether connections are still on their way to the end.
     pub(crate) fn is_closing(&self) -> bool {
-        self.lingering.tidy() || self.ending.load(Ordering::Acquire) > 0
+        self.lingering.tidy(Monotonic::now()) || self.ending.load(Ordering::Acquire) > 0
     }
 
     /// Ends the threads; each of them tells the next.
@@ -536,9 +562,9 @@ impl Lane {
     /// What is to be done now and then: connections whose message stopped arriving are closed, and those that are closing are
     /// read to their end.
     pub(crate) fn tidy(&self, core: &Arc<Core>) {
-        self.lingering.tidy();
-        self.accept_again();
         let now = Monotonic::now();
+        self.lingering.tidy(now);
+        self.accept_again();
         for connection in self.connections.iter() {
             if connection.stalled_for(now) > self.config.message_timeout {
                 core.events().report(&OrbEvent::Stalled { peer: connection.stream.peer().clone() });

@@ -1,6 +1,7 @@
 //! The server's side: lanes with their listeners, connections and threads, and the way of a request through them.
 
-mod closing;
+pub(crate) mod admission;
+pub(crate) mod closing;
 pub(crate) mod config;
 pub(crate) mod connection;
 mod dedicated;

@@ -10,7 +10,8 @@ use corelane_sys::counters;
 use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{Condvar, Mutex, Scope};
 
-use super::connection::Connection;
+use super::admission::{self, Entry};
+use super::connection::{Connection, Waiting};
 use super::worker::Message;
 
 /// A bounded queue of messages.
@@ -26,7 +27,7 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<(Arc<Connection>, Message)>,
+    waiting: VecDeque<(Waiting, Message)>,
     stopped: bool,
 }
 
@@ -42,12 +43,12 @@ impl Queue {
     }
 
     /// Lists a message; gives it back when too many wait.
-    pub(crate) fn push(&self, connection: Arc<Connection>, message: Message) -> Result<(), Message> {
+    pub(crate) fn push(&self, connection: &Arc<Connection>, message: Message) -> Result<(), Message> {
         let mut state = self.state.lock();
-        if state.waiting.len() >= self.bound {
+        if admission::request(Some((state.waiting.len(), self.bound))) == Entry::Refuse {
             return Err(message);
         }
-        state.waiting.push_back((connection, message));
+        state.waiting.push_back((connection.wait(), message));
         drop(state);
         counters::count_handoff();
         self.filled.notify_one();
@@ -88,7 +89,7 @@ impl Queue {
         if more {
             self.ring();
         }
-        next
+        next.map(|(waiting, message)| (waiting.leave(), message))
     }
 
     /// The next message; `None` after [`stop`](Self::stop).
@@ -98,8 +99,9 @@ impl Queue {
             if state.stopped {
                 return None;
             }
-            if let Some(next) = state.waiting.pop_front() {
-                return Some(next);
+            if let Some((waiting, message)) = state.waiting.pop_front() {
+                drop(state);
+                return Some((waiting.leave(), message));
             }
             state = self.filled.wait(state);
         }

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use corelane_net::Wait;
+use corelane_sys::clock::Monotonic;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{
     self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id,
@@ -55,7 +56,7 @@ pub(crate) fn serve(
 #[cold]
 fn refuse(core: &Core, connection: &Connection, fault: Fault) {
     core.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
-    connection.finish(&message_error());
+    connection.finish(&message_error(), Monotonic::now(), core.config().closing_time);
 }
 
 #[inline]
@@ -266,16 +267,16 @@ pub(crate) fn report_panic(core: &Core, interface: &'static str, operation: &str
 #[cold]
 fn hold(core: &Arc<Core>, connection: &Arc<Connection>, until: &Hold, message: Message) -> Result<(), SystemException> {
     let octets = if let Message::Assembled(_, octets, _) = &message { octets.len() } else { 0 };
-    let (core, lane, connection) = (Arc::downgrade(core), connection.lane.clone(), Arc::clone(connection));
+    let (core, lane, waiting) = (Arc::downgrade(core), connection.lane.clone(), connection.wait());
     let resume = move |thread| match thread {
         Resume::Served => {
             if let Some(lane) = lane.upgrade() {
-                lane.push(Work::Serve(connection, message));
+                lane.push(Work::Serve(waiting, message));
             }
         }
         Resume::Here => {
             if let (Some(core), Some(lane)) = (core.upgrade(), lane.upgrade()) {
-                lane.serve(&core, &mut Worker::new(), &connection, message);
+                lane.serve(&core, &mut Worker::new(), &waiting.leave(), message);
             }
         }
     };
@@ -318,7 +319,8 @@ fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_i
         }
     };
     match sent {
-        Sent::All | Sent::Queued => {}
+        // Who was told that the connection ends expects no more.
+        Sent::All | Sent::Queued | Sent::Lost(Loss::Ending) => {}
         Sent::Lost(loss) => {
             if loss == Loss::QueueFull {
                 core.events().report(&Event::OutputOverflow { peer: connection.stream.peer().clone() });

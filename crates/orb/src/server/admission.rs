@@ -1,0 +1,100 @@
+//! Whether what arrives is taken in: connections and requests against the bounds of their lane. Pure: the lane and the connection
+//! say how things stand, and carry out what is decided.
+
+/// What is done with a connection that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It is served.
+    Serve,
+    /// It is closed at once: the lane has as many as it may, or closes.
+    Refuse,
+}
+
+/// What is done with a whole request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// The thread that read it runs it.
+    Run,
+    /// It waits for another thread.
+    Queue,
+    /// TRANSIENT 1 (CORBA 3.0.3, section 4.12.4); a request without a reply is dropped.
+    Refuse,
+}
+
+/// Admits a connection to a lane that has `open` of at most `most`.
+#[must_use]
+pub(crate) fn connection(closing: bool, open: usize, most: usize) -> Arrival {
+    if closing || open >= most { Arrival::Refuse } else { Arrival::Serve }
+}
+
+/// Admits a request; `queue` is how many wait in the lane's queue, and how many may, if it has one.
+#[must_use]
+#[inline]
+pub(crate) fn request(queue: Option<(usize, usize)>) -> Entry {
+    match queue {
+        None => Entry::Run,
+        Some((waiting, most)) if waiting < most => Entry::Queue,
+        Some(_) => Entry::Refuse,
+    }
+}
+
+/// Whether a connection is read from: not while its peer leaves replies unread, and not while `most` of its requests wait
+/// ([`Limits::outstanding_requests`](crate::Limits)). What is not read stays in the transport and in the end with the peer.
+#[must_use]
+#[inline]
+pub(crate) fn reads(congested: bool, waiting: u32, most: u32) -> bool {
+    !congested && waiting < most
+}
+
+/// Whether a request that waited may still run. When a connection was closed in good order, the peer was told that what it has no
+/// answer to did not run; a peer that has merely gone meant what it sent, a oneway above all.
+#[must_use]
+pub(crate) fn runs_late(connection_lives: bool, closing: bool) -> bool {
+    connection_lives || !closing
+}
+
+/// Octets of replies that wait: whether `more` still fit beside `waiting`. If not, the connection is closed.
+#[must_use]
+pub(crate) fn output_fits(waiting: usize, more: usize, most: usize) -> bool {
+    waiting.saturating_add(more) <= most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_bounded_and_none_comes_into_a_lane_that_closes() {
+        assert_eq!(connection(false, 1, 2), Arrival::Serve);
+        assert_eq!(connection(false, 2, 2), Arrival::Refuse);
+        assert_eq!(connection(true, 0, 2), Arrival::Refuse);
+    }
+
+    #[test]
+    fn requests_run_wait_or_are_refused() {
+        assert_eq!(request(None), Entry::Run);
+        assert_eq!(request(Some((1, 2))), Entry::Queue);
+        assert_eq!(request(Some((2, 2))), Entry::Refuse);
+        assert_eq!(request(Some((0, 0))), Entry::Refuse);
+    }
+
+    #[test]
+    fn a_connection_is_not_read_while_replies_or_too_many_requests_wait() {
+        assert!(reads(false, 3, 4));
+        assert!(!reads(false, 4, 4));
+        assert!(!reads(true, 0, 4));
+    }
+
+    #[test]
+    fn what_the_peer_was_told_did_not_run_does_not_run() {
+        assert!(!runs_late(false, true));
+        assert!(runs_late(true, true) && runs_late(false, false));
+    }
+
+    #[test]
+    fn output_is_bounded_without_overflow() {
+        assert!(output_fits(10, 6, 16));
+        assert!(!output_fits(10, 7, 16));
+        assert!(!output_fits(10, usize::MAX, 16));
+    }
+}

@@ -1,0 +1,145 @@
+//! What a peer still gets when its connection ends, and how much of it may wait.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use corelane::{Dispatch, Endpoint, Limits, Orb, PoolConfig, Reference};
+use corelane_tests::{EVERY_DISPATCH, Server, client, serve, serve_with};
+use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
+use corelane_wire::{Encoder, Version};
+
+const REPLY: u8 = 1;
+const CLOSE_CONNECTION: u8 = 5;
+const MESSAGE_ERROR: u8 = 6;
+
+fn connect(server: &Server) -> TcpStream {
+    let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream
+}
+
+/// The key of the server's probe.
+fn key(server: &Server) -> Vec<u8> {
+    let profile = server.probe.as_object().ior().known_profiles().next().unwrap();
+    profile.object_key.to_vec()
+}
+
+fn request<'a>(key: &[u8], id: u32, operation: &str, arguments: impl FnOnce(&mut Encoder<'a>)) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    let head = RequestHead {
+        version: Version::GIOP_1_2,
+        request_id: id,
+        response: ResponseExpected::Target,
+        target: Target::Key(key),
+        operation: operation.as_bytes(),
+        contexts: &[],
+    };
+    giop::write_request_header(&mut encoder, &head).unwrap();
+    arguments(&mut encoder);
+    giop::finish(&mut encoder).unwrap();
+    encoder.slices().collect::<Vec<_>>().concat()
+}
+
+/// Type and size of the next message.
+fn header(stream: &mut TcpStream) -> (u8, usize) {
+    let mut header = [0; 12];
+    stream.read_exact(&mut header).unwrap();
+    let size = header[8..].try_into().unwrap();
+    let size = if header[6] & 1 == 1 { u32::from_le_bytes(size) } else { u32::from_be_bytes(size) };
+    (header[7], size as usize)
+}
+
+/// The reply that fills the connection when the ORB is shut down is not lost: it comes whole, then CloseConnection, then the end.
+#[test]
+fn a_slow_reader_gets_its_replies_before_the_end() {
+    const SIZE: usize = 24 << 20;
+    for dispatch in EVERY_DISPATCH {
+        let server = serve_with(
+            Orb::builder()
+                .pool(PoolConfig { dispatch, ..PoolConfig::default() })
+                .closing_time(Duration::from_secs(10))
+                .listen("tcp:127.0.0.1:0"),
+        );
+        let mut stream = connect(&server);
+        let data = vec![7; SIZE];
+        stream.write_all(&request(&key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap())).unwrap();
+        let (kind, size) = header(&mut stream);
+        assert_eq!(kind, REPLY, "{dispatch:?}");
+        assert!(size > SIZE, "{dispatch:?}");
+        server.orb.shutdown(false).unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap_or_else(|cut| panic!("{dispatch:?}: {cut}"));
+        assert_eq!(rest.len(), size + 12, "{dispatch:?}");
+        assert_eq!((&rest[size..size + 4], rest[size + 7]), (&b"GIOP"[..], CLOSE_CONNECTION), "{dispatch:?}");
+    }
+}
+
+/// What is wrong with a request can be read although the peer goes on sending: nothing unread cuts the connection.
+#[test]
+fn the_answer_to_a_bad_body_reaches_a_peer_that_goes_on_sending() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve(dispatch);
+        for _ in 0..20 {
+            let mut stream = connect(&server);
+            // A request that ends in the middle of its header's octets.
+            let mut message = b"GIOP\x01\x02\x01\x00\x04\x00\x00\x00\x02\x00\x00\x00".to_vec();
+            message.extend(std::iter::repeat_n(0, 100_000));
+            stream.write_all(&message).unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).unwrap_or_else(|cut| panic!("{dispatch:?}: {cut}"));
+            assert_eq!((answer.len(), answer[7]), (12, MESSAGE_ERROR), "{dispatch:?}");
+        }
+        assert_eq!(client(&server.ior).1.cube_octet(2).unwrap(), 8);
+    }
+}
+
+/// A peer that pipelines is read from only as fast as its requests run: the queue of the lane is left to the others.
+#[test]
+fn requests_of_one_connection_that_wait_are_bounded() {
+    let server = serve_with(
+        Orb::builder()
+            .pool(PoolConfig {
+                dispatch: Dispatch::HalfSyncHalfAsync { threads: 1, queue: 8 },
+                ..PoolConfig::default()
+            })
+            .limits(Limits { outstanding_requests: 3, ..Limits::default() })
+            .listen("tcp:127.0.0.1:0"),
+    );
+    let mut stream = connect(&server);
+    let (key, calls) = (key(&server), 40);
+    let all: Vec<u8> = (1..=calls).flat_map(|id| request(&key, id, "slow", |encoder| encoder.write_u32(2))).collect();
+    stream.write_all(&all).unwrap();
+    let (_orb, probe) = client(&server.ior);
+    assert_eq!(probe.cube_octet(3).unwrap(), 27);
+    for _ in 0..calls {
+        let (kind, size) = header(&mut stream);
+        let mut body = vec![0; size];
+        stream.read_exact(&mut body).unwrap();
+        assert_eq!((kind, &body[4..8]), (REPLY, &[0; 4][..]), "a request was refused");
+    }
+}
+
+/// A peer that never reads and never closes does not hold up an ORB that is dropped after it was told to shut down.
+#[test]
+fn a_stuck_peer_does_not_hold_up_the_drop_after_a_shutdown_without_waiting() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve_with(
+            Orb::builder()
+                .pool(PoolConfig { dispatch, ..PoolConfig::default() })
+                .closing_time(Duration::from_millis(50))
+                .listen("tcp:127.0.0.1:0"),
+        );
+        let mut stream = connect(&server);
+        let data = vec![7; 24 << 20];
+        stream.write_all(&request(&key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap())).unwrap();
+        assert!(header(&mut stream).1 > 24 << 20);
+        server.orb.shutdown(false).unwrap();
+        let start = Instant::now();
+        drop(server);
+        // Without a bound it would take for ever; the time-out for writing alone is 30 seconds.
+        assert!(start.elapsed() < Duration::from_secs(20), "{dispatch:?}");
+        drop(stream);
+    }
+}
