@@ -179,21 +179,9 @@ impl ClientConnection {
         let mut due = due;
         let mut first = true;
         loop {
-            let wanted = match self.framer.next(self.received.unread(), limits) {
-                Ok(Step::Message { header, len }) => return Ok(Received::InPlace(header, len)),
-                Ok(Step::NeedMore(wanted)) => wanted,
-                Ok(Step::Absorbed(length)) => {
-                    self.received.consume(length);
-                    continue;
-                }
-                Ok(Step::Assembled { header, message, breaks, len }) => {
-                    self.received.consume(len);
-                    return Ok(Received::Assembled(header, message, breaks));
-                }
-                Err(fault) => {
-                    self.broken = true;
-                    return Err(Broken::Fault(fault.into()));
-                }
+            let wanted = match self.arrived(limits)? {
+                Ok(received) => return Ok(received),
+                Err(wanted) => wanted,
             };
             if !first {
                 // A peer that drips octets may not stretch the time: from the second read on the moment is fixed.
@@ -215,17 +203,46 @@ impl ClientConnection {
                 }
             }
             let wait = self.wait(due)?;
-            match self.stream.recv(self.received.room(wanted), wait) {
-                Ok(0) => {
+            self.fill(wanted, wait)?;
+        }
+    }
+
+    /// The first whole message of what has arrived; if there is none, how many octets it takes.
+    #[inline]
+    pub(crate) fn arrived(&mut self, limits: &Limits) -> Result<Result<Received, usize>, Broken> {
+        loop {
+            match self.framer.next(self.received.unread(), limits) {
+                Ok(Step::Message { header, len }) => return Ok(Ok(Received::InPlace(header, len))),
+                Ok(Step::NeedMore(wanted)) => return Ok(Err(wanted)),
+                Ok(Step::Absorbed(length)) => self.received.consume(length),
+                Ok(Step::Assembled { header, message, breaks, len }) => {
+                    self.received.consume(len);
+                    return Ok(Ok(Received::Assembled(header, message, breaks)));
+                }
+                Err(fault) => {
                     self.broken = true;
-                    return Err(Broken::Io(io::ErrorKind::UnexpectedEof.into()));
+                    return Err(Broken::Fault(fault.into()));
                 }
-                Ok(count) => self.received.filled(count),
-                Err(error) => {
-                    let broken = Broken::from(error);
-                    self.broken |= !matches!(broken, Broken::TimedOut);
-                    return Err(broken);
-                }
+            }
+        }
+    }
+
+    /// Reads what there is, `wanted` octets in all at best.
+    #[inline]
+    pub(crate) fn fill(&mut self, wanted: usize, wait: Wait) -> Result<(), Broken> {
+        match self.stream.recv(self.received.room(wanted), wait) {
+            Ok(0) => {
+                self.broken = true;
+                Err(Broken::Io(io::ErrorKind::UnexpectedEof.into()))
+            }
+            Ok(count) => {
+                self.received.filled(count);
+                Ok(())
+            }
+            Err(error) => {
+                let broken = Broken::from(error);
+                self.broken |= !matches!(broken, Broken::TimedOut);
+                Err(broken)
             }
         }
     }

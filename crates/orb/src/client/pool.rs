@@ -108,10 +108,22 @@ impl Pool {
         until: Option<Monotonic>,
         fresh: bool,
     ) -> Result<Checkout, NoConnection> {
-        let mut checkout = match self.free().or_else(|| self.gate.wait(whole, || self.free())) {
+        let checkout = match self.free().or_else(|| self.gate.wait(whole, || self.free())) {
             Some(checkout) => checkout,
             None => return Err(NoConnection::AllBusy),
         };
+        self.ready(checkout, core, until, fresh)
+    }
+
+    /// Makes the connection of a slot that has none, or if only a `fresh` one will do.
+    #[cold]
+    pub(crate) fn ready(
+        self: &Arc<Self>,
+        mut checkout: Checkout,
+        core: &Core,
+        until: Option<Monotonic>,
+        fresh: bool,
+    ) -> Result<Checkout, NoConnection> {
         let slot = checkout.slot_mut();
         if fresh {
             *slot = None;
@@ -124,7 +136,7 @@ impl Pool {
 
     /// An idle connection, else an empty slot, else a connection on which a late reply is still to come: behind that, a server
     /// that serves a connection's requests one by one would let this call wait too.
-    fn free(self: &Arc<Self>) -> Option<Checkout> {
+    pub(crate) fn free(self: &Arc<Self>) -> Option<Checkout> {
         self.idle()
             .or_else(|| self.find(Option::is_none))
             .or_else(|| {

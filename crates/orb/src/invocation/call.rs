@@ -190,13 +190,19 @@ impl<'c, 'a> Call<'c, 'a> {
                     self.profile = profile;
                     self.connect()
                 }
+                Output::ConnectOriginal => {
+                    self.back_to_the_original();
+                    self.connect()
+                }
+                Output::Follow => {
+                    self.follow();
+                    self.connect()
+                }
                 Output::Send => match self.attempt() {
                     Attempt::Reply(reply) => return Ok(Some(reply)),
                     Attempt::NoReplyWanted => return Ok(None),
                     other => self.trouble(other)?,
                 },
-                Output::ConnectOriginal => self.back_to_the_original(),
-                Output::Follow => self.follow(),
                 Output::Deliver => return self.raised.take().map_or(Ok(None), Err),
                 Output::Fail(exception) => return Err(self.explain(exception)),
             };
@@ -210,24 +216,45 @@ impl<'c, 'a> Call<'c, 'a> {
 
     #[inline]
     fn connect(&mut self) -> Input {
-        let Some(profile) = self.target.profiles.get(self.profile) else { return Input::ConnectFailed };
+        if self.connect_at_once() { Input::Connected } else { self.connect_anew() }
+    }
+
+    /// Takes a connection that nobody uses, if there is one.
+    #[inline]
+    fn connect_at_once(&mut self) -> bool {
+        let Some(profile) = self.target.profiles.get(self.profile) else { return false };
         self.connection = if self.fresh { None } else { profile.pool.idle() };
-        if self.connection.is_some() { Input::Connected } else { self.connect_anew() }
+        self.connection.is_some()
     }
 
     #[cold]
     fn connect_anew(&mut self) -> Input {
         let start = Monotonic::now();
+        let (whole, until) = self.connect_until(start);
+        let Some(profile) = self.profile() else { return Input::ConnectFailed };
+        let outcome = profile.pool.connect(self.core, whole, until, self.fresh);
+        self.connected(outcome, start, Monotonic::now())
+    }
+
+    /// Until when a connection may be waited for, and until when it may be made, from `start` on.
+    #[cold]
+    fn connect_until(&mut self, start: Monotonic) -> (Option<Monotonic>, Option<Monotonic>) {
         self.due = self.due.fixed();
         let whole = self.due.moment();
         let until = match self.policies.connect_timeout {
             Some(timeout) => Some(whole.map_or(start + timeout, |whole| whole.min(start + timeout))),
             None => whole,
         };
-        let Some(profile) = self.profile() else { return Input::ConnectFailed };
-        let outcome = profile.pool.connect(self.core, whole, until, self.fresh);
-        let endpoint = profile.pool.key().endpoints.first().map(ToString::to_string);
-        let detail = |phase, message| Detail { endpoint, phase: Some(phase), elapsed: Some(start.elapsed()), message };
+        (whole, until)
+    }
+
+    /// What came of connecting between `start` and `now`.
+    #[cold]
+    fn connected(&mut self, outcome: Result<Checkout, NoConnection>, start: Monotonic, now: Monotonic) -> Input {
+        let endpoints = self.profile().map_or(&[][..], |profile| &profile.pool.key().endpoints);
+        let endpoint = endpoints.first().map(ToString::to_string);
+        let elapsed = Some(now.since(start));
+        let detail = |phase, message| Detail { endpoint, phase: Some(phase), elapsed, message };
         match outcome {
             Ok(connection) => {
                 self.connection = Some(connection);
@@ -240,7 +267,7 @@ impl<'c, 'a> Call<'c, 'a> {
             }
             Err(NoConnection::TimedOut) => {
                 self.failure = detail(Phase::Connect, String::new());
-                if whole.is_some_and(Monotonic::is_past) {
+                if self.due.moment().is_some_and(|whole| now >= whole) {
                     Input::DeadlinePassed(Phase::Connect)
                 } else {
                     Input::ConnectFailed
@@ -256,12 +283,18 @@ impl<'c, 'a> Call<'c, 'a> {
     /// Writes the request on the connection at hand and reads its reply.
     #[inline]
     fn attempt(&mut self) -> Attempt {
-        let Some(mut connection) = self.connection.take() else {
-            return Attempt::Failed(Input::ConnectFailed, Detail::default());
-        };
-        let Some(profile) = self.target.profiles.get(self.profile) else {
-            return Attempt::Failed(Input::ConnectFailed, Detail::default());
-        };
+        match self.transmit() {
+            Ok((connection, id)) => self.await_reply(connection, id),
+            Err(attempt) => attempt,
+        }
+    }
+
+    /// Writes the request on the connection at hand. The connection and the request id, if a reply is to be waited for.
+    #[inline]
+    fn transmit(&mut self) -> Result<(Checkout, u32), Attempt> {
+        let nothing = || Attempt::Failed(Input::ConnectFailed, Detail::default());
+        let mut connection = self.connection.take().ok_or_else(nothing)?;
+        let profile = self.target.profiles.get(self.profile).ok_or_else(nothing)?;
         let id = connection.request_id();
         // A LocateRequest has no contexts to announce anything in.
         let announce = match &self.request {
@@ -287,17 +320,14 @@ impl<'c, 'a> Call<'c, 'a> {
                 if announce.is_some() {
                     connection.announced = None;
                 }
-                return Attempt::Refused(error.into());
+                return Err(Attempt::Refused(error.into()));
             }
         };
         connection.request_memory = encoder.into_buffer();
         if let Err((written, broken)) = sent {
-            return self.lost(connection, Phase::Send, written, broken);
+            return Err(self.lost(connection, Phase::Send, written, broken));
         }
-        if response == ResponseExpected::None {
-            return Attempt::NoReplyWanted;
-        }
-        self.await_reply(connection, id)
+        if response == ResponseExpected::None { Err(Attempt::NoReplyWanted) } else { Ok((connection, id)) }
     }
 
     /// Writes the whole message.
@@ -376,35 +406,52 @@ impl Call<'_, '_> {
     /// Reads messages until the reply to `id` is there.
     #[inline]
     fn await_reply(&mut self, mut connection: Checkout, id: u32) -> Attempt {
-        let limits = &self.core.config().limits;
         loop {
-            let received = match connection.receive(self.due, limits, self.object.canceller()) {
+            let received = match connection.receive(self.due, &self.core.config().limits, self.object.canceller()) {
                 Ok(received) => received,
-                Err(Broken::Cancelled) => return self.cancel(connection, id),
-                Err(Broken::TimedOut) => return self.give_up(connection, id),
-                Err(broken) => return self.lost(connection, Phase::Wait, Written::Whole, broken),
+                Err(broken) => return self.no_reply(connection, id, broken),
             };
-            let (header, octets) = match &received {
-                Received::InPlace(header, length) => (*header, connection.in_place(*length)),
-                Received::Assembled(header, message, _) => (*header, message.as_slice()),
+            connection = match self.arrived(connection, id, received) {
+                Ok(attempt) => return attempt,
+                Err(connection) => connection,
             };
-            let head = match ReplyHead::parse(octets, &header, limits) {
-                Ok(head) => head,
-                Err(Fault::Unexpected(MessageKind::CloseConnection)) => {
-                    return self.lost(connection, Phase::Wait, Written::Whole, Broken::Closed);
-                }
-                Err(fault) => return self.lost(connection, Phase::Wait, Written::Whole, Broken::Fault(fault)),
-            };
-            if head.request_id == id {
-                return self.answer(connection, received, header, &head);
-            }
-            connection.caught_up();
-            // The late reply to a call that was given up. It must not make this call's time begin anew.
-            self.due = self.due.fixed();
-            if let Received::InPlace(_, length) = received {
-                connection.consume(length);
-            }
         }
+    }
+
+    /// No reply to `id` came, and none is waited for any longer.
+    #[cold]
+    fn no_reply(&mut self, connection: Checkout, id: u32, broken: Broken) -> Attempt {
+        match broken {
+            Broken::Cancelled => self.cancel(connection, id),
+            Broken::TimedOut => self.give_up(connection, id),
+            broken => self.lost(connection, Phase::Wait, Written::Whole, broken),
+        }
+    }
+
+    /// A whole message has come. The connection back if the reply to `id` is still to come.
+    #[inline]
+    fn arrived(&mut self, mut connection: Checkout, id: u32, received: Received) -> Result<Attempt, Checkout> {
+        let (header, octets) = match &received {
+            Received::InPlace(header, length) => (*header, connection.in_place(*length)),
+            Received::Assembled(header, message, _) => (*header, message.as_slice()),
+        };
+        let head = match ReplyHead::parse(octets, &header, &self.core.config().limits) {
+            Ok(head) => head,
+            Err(Fault::Unexpected(MessageKind::CloseConnection)) => {
+                return Ok(self.lost(connection, Phase::Wait, Written::Whole, Broken::Closed));
+            }
+            Err(fault) => return Ok(self.lost(connection, Phase::Wait, Written::Whole, Broken::Fault(fault))),
+        };
+        if head.request_id == id {
+            return Ok(self.answer(connection, received, header, &head));
+        }
+        connection.caught_up();
+        // The late reply to a call that was given up. It must not make this call's time begin anew.
+        self.due = self.due.fixed();
+        if let Received::InPlace(_, length) = received {
+            connection.consume(length);
+        }
+        Err(connection)
     }
 }
 
@@ -518,30 +565,25 @@ impl Call<'_, '_> {
             }
             Attempt::NeedsAddressing(mode) => {
                 self.addressing = mode;
-                Ok(match self.connect() {
-                    Input::Connected => Input::NeedsAddressing,
-                    other => other,
-                })
+                Ok(Input::NeedsAddressing)
             }
         }
     }
 
     #[cold]
-    fn follow(&mut self) -> Input {
+    fn follow(&mut self) {
         if let Some(target) = self.next_target.take() {
             self.object.binding().set_forwarded(Some(Arc::clone(&target)));
             self.target = target;
         }
         self.profile = 0;
-        self.connect()
     }
 
     #[cold]
-    fn back_to_the_original(&mut self) -> Input {
+    fn back_to_the_original(&mut self) {
         self.object.binding().set_forwarded(None);
         self.target = Arc::clone(self.object.binding().original(self.core));
         self.profile = 0;
-        self.connect()
     }
 
     /// The exception with what is known about the last failure.

@@ -148,7 +148,7 @@ impl Machine {
             ),
             Input::NeedsAddressing => {
                 self.readdressed = true;
-                Output::Send
+                Output::Connect { profile: self.profile }
             }
             Input::DeadlinePassed(phase) => {
                 let (minor, completed) = match phase {
@@ -284,6 +284,15 @@ mod tests {
         let mut machine = Machine::new(1, true, 1, 0);
         assert_eq!(machine.step(Input::ConnectFailed), Output::ConnectOriginal);
         assert!(matches!(machine.step(Input::ConnectFailed), Output::Fail(_)));
+    }
+
+    #[test]
+    fn another_addressing_mode_is_tried_once() {
+        let mut machine = Machine::new(2, false, 2, 0);
+        assert_eq!(machine.step(Input::ConnectFailed), Output::Connect { profile: 1 });
+        assert_eq!(machine.step(Input::NeedsAddressing), Output::Connect { profile: 1 });
+        let Output::Fail(exception) = machine.step(Input::NeedsAddressing) else { panic!("unbounded") };
+        assert_eq!((exception.kind(), exception.completed()), (Kind::NoImplement, Completion::No));
     }
 
     #[test]
