@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod endpoint;
+pub mod mock;
 mod socket;
 mod stream;
 mod transport;

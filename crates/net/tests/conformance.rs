@@ -1,0 +1,171 @@
+//! What the ORB relies on, asked of every transport. A further transport joins the list in [`each`].
+
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use corelane_net::mock::Mock;
+use corelane_net::{Endpoint, Half, Listener, Stream, Tcp, Transport, Unix, Wait};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::poll;
+
+/// Runs `check` over every transport, at an endpoint of `name`.
+fn each(name: &str, check: impl Fn(&dyn Transport, &Endpoint)) {
+    check(&Tcp, &Endpoint::tcp("127.0.0.1", 0));
+    check(&Tcp, &Endpoint::tcp("::1", 0));
+    let path = std::env::temp_dir().join(format!("corelane-net-{}-{name}", std::process::id()));
+    check(&Unix, &Endpoint::unix(path));
+    check(&Mock::default(), &Endpoint::unix(format!("/mock/{name}")));
+}
+
+fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
+    poll::wait_readable(listener.readiness(), None).unwrap();
+    listener.accept().unwrap()
+}
+
+/// Both ends of a connection, the one that connected first.
+fn pair(transport: &dyn Transport, endpoint: &Endpoint) -> (Box<dyn Stream>, Box<dyn Stream>) {
+    let listener = transport.listen(endpoint).unwrap();
+    let client = transport.connect(listener.local(), None).unwrap();
+    (client, accept(&*listener))
+}
+
+fn send(stream: &dyn Stream, octets: &[u8], wait: Wait) -> io::Result<usize> {
+    stream.send_vectored(&[IoSlice::new(octets)], wait)
+}
+
+fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> io::ErrorKind {
+    result.unwrap_err().kind()
+}
+
+#[test]
+fn octets_arrive_in_order_both_ways() {
+    each("order", |transport, endpoint| {
+        let (client, server) = pair(transport, endpoint);
+        assert!(transport.serves(endpoint) && !transport.name().is_empty());
+        let slices = [IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"cd")];
+        assert_eq!(client.send_vectored(&slices, Wait::Block).unwrap(), 4);
+        let mut buffer = [0; 3];
+        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 3);
+        assert_eq!(&buffer, b"abc");
+        assert_eq!(server.recv(&mut buffer, Wait::Now).unwrap(), 1);
+        assert_eq!(send(&*server, b"x", Wait::Now).unwrap(), 1);
+        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 1);
+        assert_eq!(buffer[0], b'x');
+    });
+}
+
+#[test]
+fn waits_end_as_they_should() {
+    each("waits", |transport, endpoint| {
+        let (client, server) = pair(transport, endpoint);
+        let mut buffer = [0; 8];
+        assert_eq!(kind(server.recv(&mut buffer, Wait::Now)), io::ErrorKind::WouldBlock);
+        let soon = Monotonic::now() + Duration::from_millis(2);
+        assert_eq!(kind(server.recv(&mut buffer, Wait::Until(soon))), io::ErrorKind::TimedOut);
+        assert!(soon.is_past());
+        // What is there already goes before a deadline that has passed.
+        assert_eq!(send(&*client, b"late", Wait::Until(soon)).unwrap(), 4);
+        server.recv(&mut buffer, Wait::Block).unwrap();
+        server.set_coarse_timeouts(Duration::from_millis(1), Duration::ZERO).unwrap();
+        assert_eq!(kind(server.recv(&mut buffer, Wait::Block)), io::ErrorKind::TimedOut);
+    });
+}
+
+#[test]
+fn a_full_stream_takes_no_more_until_the_peer_reads_and_loses_nothing() {
+    each("full", |transport, endpoint| {
+        let (client, server) = pair(transport, endpoint);
+        let octets: Vec<u8> = (0..100_000u32).map(|index| index.to_le_bytes()[0]).collect();
+        let mut sent = 0;
+        let refused = loop {
+            match send(&*client, &octets, Wait::Now) {
+                Ok(count) => sent += count,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        let soon = Monotonic::now() + Duration::from_millis(2);
+        assert_eq!(kind(send(&*client, &octets, Wait::Until(soon))), io::ErrorKind::TimedOut);
+        client.set_coarse_timeouts(Duration::ZERO, Duration::from_millis(1)).unwrap();
+        assert_eq!(kind(send(&*client, &octets, Wait::Block)), io::ErrorKind::TimedOut);
+        client.shutdown(Half::Write);
+        let mut received = 0;
+        let mut buffer = [0; 9_999];
+        loop {
+            match server.recv(&mut buffer, Wait::Block).unwrap() {
+                0 => break,
+                count => received += count,
+            }
+        }
+        assert_eq!(received, sent);
+    });
+}
+
+#[test]
+fn each_half_ends_by_itself() {
+    each("halves", |transport, endpoint| {
+        let (client, server) = pair(transport, endpoint);
+        let mut buffer = [0; 8];
+        send(&*client, b"last", Wait::Block).unwrap();
+        client.shutdown(Half::Write);
+        client.shutdown(Half::Write);
+        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 4);
+        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 0);
+        assert_eq!(send(&*server, b"answer", Wait::Now).unwrap(), 6);
+        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 6);
+        assert!(send(&*client, b"more", Wait::Now).is_err());
+        drop(server);
+        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 0);
+    });
+}
+
+/// How the ORB ends threads that wait for a peer.
+#[test]
+fn shutting_down_both_halves_wakes_who_waits_on_the_stream() {
+    each("wakes", |transport, endpoint| {
+        let (client, server) = pair(transport, endpoint);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| server.recv(&mut [0; 8], Wait::Block));
+            server.shutdown(Half::Both);
+            assert!(!matches!(reader.join().unwrap(), Ok(1..)));
+        });
+        assert!(send(&*server, b"x", Wait::Now).is_err());
+        assert_eq!(client.recv(&mut [0; 8], Wait::Block).unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_peer_that_is_gone_is_noticed_when_sending() {
+    each("gone", |transport, endpoint| {
+        let (client, server) = pair(transport, endpoint);
+        drop(server);
+        let deadline = Monotonic::now() + Duration::from_secs(10);
+        // The first octets may still be taken: the system learns of the end by them.
+        while send(&*client, b"anyone?", Wait::Now).is_ok() {
+            assert!(!deadline.is_past());
+        }
+    });
+}
+
+#[test]
+fn listeners_give_connections_in_turn_and_end() {
+    each("listeners", |transport, endpoint| {
+        let listener = transport.listen(endpoint).unwrap();
+        assert_eq!(kind(listener.accept()), io::ErrorKind::WouldBlock);
+        let clients: Vec<_> = (0..3).map(|_| transport.connect(listener.local(), None).unwrap()).collect();
+        for (number, client) in (0u8..).zip(&clients) {
+            send(&**client, &[number], Wait::Block).unwrap();
+        }
+        for number in 0..3 {
+            let mut octet = [9];
+            assert_eq!(accept(&*listener).recv(&mut octet, Wait::Block).unwrap(), 1);
+            assert_eq!(octet[0], number);
+        }
+        assert_eq!(kind(listener.accept()), io::ErrorKind::WouldBlock);
+        let local = listener.local().clone();
+        assert_eq!(kind(transport.listen(&local)), io::ErrorKind::AddrInUse);
+        drop(listener);
+        assert!(transport.connect(&local, None).is_err());
+        drop(transport.listen(&local).unwrap());
+    });
+}
