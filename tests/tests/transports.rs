@@ -1,7 +1,12 @@
 //! The same calls over every transport and address family, and which way a reference leads.
 
-use corelane::{Dispatch, Endpoint, Orb, PoolConfig, Version};
-use corelane_tests::{ProbeRef, Server, client, serve_with};
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::{Dispatch, Endpoint, Orb, PoolConfig, Reference, SystemExceptionKind, Version};
+use corelane_net::mock::Mock;
+use corelane_net::{Transport, Transports};
+use corelane_tests::{EVERY_DISPATCH, ProbeRef, Server, client, serve_with};
 
 fn check(server: &Server) {
     let (_orb, probe) = client(&server.ior);
@@ -47,7 +52,7 @@ fn every_giop_version_and_fragments_both_ways() {
     for version in [Version::GIOP_1_0, Version::GIOP_1_1, Version::GIOP_1_2] {
         check_latin1(&serve_with(Orb::builder().giop_version(version).listen("tcp:127.0.0.1:0")));
     }
-    for dispatch in corelane_tests::EVERY_DISPATCH {
+    for dispatch in EVERY_DISPATCH {
         let pool = PoolConfig { dispatch, ..PoolConfig::default() };
         let server = serve_with(Orb::builder().fragment_size(1000).pool(pool).listen("tcp:127.0.0.1:0"));
         let orb = Orb::builder().fragment_size(256).build().unwrap();
@@ -78,4 +83,30 @@ fn a_published_address_is_what_references_carry() {
         Orb::builder().pool(PoolConfig { dispatch: Dispatch::Reactive, ..PoolConfig::default() }).listen("tcp::0"),
     );
     check(&unspecified);
+}
+
+/// A transport whose streams have no descriptor serves in every architecture: shared memory and polled network cards are such.
+#[test]
+fn streams_without_a_descriptor_are_served_in_every_architecture() {
+    for dispatch in EVERY_DISPATCH {
+        let network: Arc<dyn Transport> = Arc::new(Mock::default());
+        let transports = || Transports::new(vec![Arc::clone(&network)]);
+        let pool = PoolConfig { dispatch, ..PoolConfig::default() };
+        let server = serve_with(Orb::builder().pool(pool).transports(transports()).listen("unix:/mock/server"));
+        let own = Orb::builder().pool(PoolConfig { dispatch, ..PoolConfig::default() });
+        let own = serve_with(own.transports(transports()).listen("unix:/mock/client"));
+        let probe = ProbeRef::from_object(own.orb.string_to_object(&server.ior).unwrap().unwrap());
+        assert_eq!(probe.cube_octet(3).unwrap(), 27, "{dispatch:?}");
+        // Far more than a stream holds, both ways.
+        let data: Vec<u8> = (0..3_000_000u32).map(|index| index.to_le_bytes()[1]).collect();
+        assert_eq!(&*probe.mirror(&data).unwrap(), &data[..], "{dispatch:?}");
+        assert_eq!(probe.call_back(Some(&own.probe), 1).unwrap(), 1, "{dispatch:?}");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..100).for_each(|_| assert_eq!(probe.cube_octet(2).unwrap(), 8)));
+            }
+        });
+        let late = probe.with_timeout(Duration::from_millis(5)).slow(100).unwrap_err();
+        assert_eq!(late.kind(), SystemExceptionKind::Timeout, "{dispatch:?}");
+    }
 }

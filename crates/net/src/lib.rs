@@ -14,5 +14,5 @@ mod stream;
 mod transport;
 
 pub use endpoint::Endpoint;
-pub use stream::{Half, Peer, Stream, Wait};
+pub use stream::{Half, Peer, Report, Stream, Wait};
 pub use transport::{Listener, Tcp, Transport, Transports, Unix};

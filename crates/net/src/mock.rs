@@ -5,6 +5,7 @@
 //! own. Listeners do have a descriptor: accepting is nobody's hot path.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -13,9 +14,9 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::Wake;
-use corelane_sys::lock::{Condvar, Mutex, Scope};
+use corelane_sys::lock::{Condvar, Mutex, MutexGuard, Scope};
 
-use crate::{Endpoint, Half, Listener, Peer, Stream, Transport, Wait};
+use crate::{Endpoint, Half, Listener, Peer, Report, Stream, Transport, Wait};
 
 /// What the paths of its endpoints begin with.
 const BELOW: &str = "/mock";
@@ -103,15 +104,24 @@ impl Listener for MockListener {
 }
 
 /// One direction of a connection.
-#[derive(Debug)]
 struct Pipe {
     state: Mutex<PipeState>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Copy)]
+enum End {
+    Reader,
+    Writer,
+}
+
+#[derive(Default)]
 struct PipeState {
     octets: VecDeque<u8>,
+    /// Who is told that there is something to read.
+    reader: Option<Report>,
+    /// Who is told that there is room.
+    writer: Option<Report>,
     /// Nothing more is written.
     ended: bool,
     /// Nothing more is read.
@@ -125,9 +135,10 @@ impl Default for Pipe {
 }
 
 impl Pipe {
-    /// Does `work` as soon as it comes to something.
+    /// Does `work` as soon as it comes to something, and tells the other end.
     fn when<T>(
         &self,
+        other: End,
         wait: Wait,
         coarse: Duration,
         mut work: impl FnMut(&mut PipeState) -> Option<io::Result<T>>,
@@ -141,8 +152,7 @@ impl Pipe {
         let mut in_time = true;
         loop {
             if let Some(result) = work(&mut state) {
-                drop(state);
-                self.changed.notify_all();
+                self.tell(state, other);
                 return result;
             }
             if wait == Wait::Now {
@@ -155,9 +165,29 @@ impl Pipe {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut PipeState)) {
-        change(&mut self.state.lock());
+    fn change(&self, other: End, change: impl FnOnce(&mut PipeState)) {
+        let mut state = self.state.lock();
+        change(&mut state);
+        self.tell(state, other);
+    }
+
+    /// Something has changed that concerns `end`.
+    fn tell(&self, state: MutexGuard<'_, PipeState>, end: End) {
+        let report = match end {
+            End::Reader => state.reader.clone(),
+            End::Writer => state.writer.clone(),
+        };
+        drop(state);
         self.changed.notify_all();
+        if let Some(report) = report {
+            report();
+        }
+    }
+}
+
+impl fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipe").finish_non_exhaustive()
     }
 }
 
@@ -179,7 +209,7 @@ impl MockStream {
 impl Stream for MockStream {
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
         let coarse = self.timeouts.lock().0;
-        self.incoming.when(wait, coarse, |state| {
+        self.incoming.when(End::Writer, wait, coarse, |state| {
             if state.octets.is_empty() {
                 return (state.ended || state.abandoned).then_some(Ok(0));
             }
@@ -193,7 +223,7 @@ impl Stream for MockStream {
 
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
         let coarse = self.timeouts.lock().1;
-        self.outgoing.when(wait, coarse, |state| {
+        self.outgoing.when(End::Reader, wait, coarse, |state| {
             if state.ended || state.abandoned {
                 return Some(Err(io::ErrorKind::BrokenPipe.into()));
             }
@@ -209,15 +239,22 @@ impl Stream for MockStream {
         None
     }
 
+    fn report_to(&self, report: Report) -> bool {
+        self.incoming.state.lock().reader = Some(Arc::clone(&report));
+        self.outgoing.state.lock().writer = Some(Arc::clone(&report));
+        report();
+        true
+    }
+
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()> {
         *self.timeouts.lock() = (receive, send);
         Ok(())
     }
 
     fn shutdown(&self, half: Half) {
-        self.outgoing.change(|state| state.ended = true);
+        self.outgoing.change(End::Reader, |state| state.ended = true);
         if half == Half::Both {
-            self.incoming.change(|state| {
+            self.incoming.change(End::Writer, |state| {
                 state.abandoned = true;
                 state.octets.clear();
             });

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
@@ -57,6 +58,9 @@ impl fmt::Display for Peer {
     }
 }
 
+/// What a stream without a descriptor tells of what happened to it.
+pub type Report = Arc<dyn Fn() + Send + Sync>;
+
 /// A connection: an ordered stream of octets both ways.
 ///
 /// One thread reads and one writes at a time (the ORB sees to that); the two may be different threads.
@@ -74,8 +78,17 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// As for [`recv`](Self::recv).
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize>;
 
-    /// A descriptor whose readiness tells when `recv` and `send_vectored` would not block; `None` if the transport has none.
+    /// A descriptor whose readiness tells when `recv` and `send_vectored` would not block; `None` if the transport has none, see
+    /// [`report_to`](Self::report_to).
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
+
+    /// For streams without a descriptor: from now on `report` is called whenever there may be something to read, room to write, or the
+    /// end; once at once. It may be called from any thread, and never waits. False: the stream cannot report, and only a thread of
+    /// its own can serve it.
+    fn report_to(&self, report: Report) -> bool {
+        let _ = report;
+        false
+    }
 
     /// The coarse time-outs of blocking calls: precise to a few scheduler ticks, and free of system calls per call.
     ///

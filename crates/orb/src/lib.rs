@@ -11,6 +11,7 @@
 mod address;
 mod cancel;
 mod client;
+mod clock;
 mod current;
 mod event;
 mod exception;

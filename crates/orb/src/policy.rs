@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
+use crate::clock;
+
 /// Below this a deadline is kept precisely unless a policy says otherwise.
 const PRECISE_BELOW: Duration = Duration::from_secs(1);
 
@@ -116,9 +118,9 @@ impl Due {
     #[inline]
     pub(crate) fn of(timeout: Timeout) -> Due {
         match timeout {
-            Timeout::Precise(duration) => Due::At(Monotonic::now() + duration),
-            Timeout::Coarse(Duration::ZERO) => Due::At(Monotonic::now()),
-            Timeout::Coarse(duration) => Due::Within(duration, corelane_sys::clock::coarse_now()),
+            Timeout::Precise(duration) => Due::At(clock::now() + duration),
+            Timeout::Coarse(Duration::ZERO) => Due::At(clock::now()),
+            Timeout::Coarse(duration) => Due::Within(duration, clock::coarse_now()),
             Timeout::Never => Due::Never,
         }
     }
@@ -138,9 +140,9 @@ impl Due {
     pub(crate) fn elapsed(self, timeout: Option<Timeout>) -> Option<Duration> {
         match (self, timeout) {
             (Due::At(moment), Some(Timeout::Precise(whole) | Timeout::Coarse(whole))) => {
-                Some(Monotonic::now().since(moment - whole))
+                Some(clock::now().since(moment - whole))
             }
-            (Due::Within(_, start), _) => Some(start.elapsed()),
+            (Due::Within(_, start), _) => Some(clock::now().since(start)),
             _ => None,
         }
     }

@@ -159,7 +159,7 @@ impl Pool {
                 }
                 Err(error) => failure = error,
             }
-            if until.is_some_and(Monotonic::is_past) {
+            if until.is_some_and(|until| crate::clock::now() >= until) {
                 return Err(NoConnection::TimedOut);
             }
         }

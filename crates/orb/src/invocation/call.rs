@@ -17,6 +17,7 @@ use super::reply::{Body, Reply};
 use super::target::{Profile, Target};
 use crate::client::connection::{Broken, Received};
 use crate::client::pool::{Checkout, NoConnection};
+use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
 use crate::fault::Fault;
 use crate::object::ObjectRef;
@@ -129,6 +130,18 @@ enum Attempt {
     Refused(SystemException),
 }
 
+/// What an output of the machine comes to.
+enum Next {
+    /// Get a connection.
+    Connect,
+    /// Write the request and wait for the reply.
+    Send,
+    /// The call has failed.
+    Raise(SystemException),
+    /// The call is over and has no result.
+    Nothing,
+}
+
 struct Call<'c, 'a> {
     object: &'c ObjectRef,
     core: &'c Arc<Core>,
@@ -185,29 +198,32 @@ impl<'c, 'a> Call<'c, 'a> {
     fn run(mut self) -> Result<Option<Reply>, SystemException> {
         let mut output = self.machine.start();
         loop {
-            let input = match output {
-                Output::Connect { profile } => {
-                    self.profile = profile;
-                    self.connect()
-                }
-                Output::ConnectOriginal => {
-                    self.back_to_the_original();
-                    self.connect()
-                }
-                Output::Follow => {
-                    self.follow();
-                    self.connect()
-                }
-                Output::Send => match self.attempt() {
+            let input = match self.prepare(output) {
+                Next::Connect => self.connect(),
+                Next::Send => match self.attempt() {
                     Attempt::Reply(reply) => return Ok(Some(reply)),
                     Attempt::NoReplyWanted => return Ok(None),
                     other => self.trouble(other)?,
                 },
-                Output::Deliver => return self.raised.take().map_or(Ok(None), Err),
-                Output::Fail(exception) => return Err(self.explain(exception)),
+                Next::Raise(exception) => return Err(exception),
+                Next::Nothing => return Ok(None),
             };
             output = self.machine.step(input);
         }
+    }
+
+    /// Does of an output what takes no time.
+    #[inline]
+    fn prepare(&mut self, output: Output) -> Next {
+        match output {
+            Output::Send => return Next::Send,
+            Output::Connect { profile } => self.profile = profile,
+            Output::ConnectOriginal => self.back_to_the_original(),
+            Output::Follow => self.follow(),
+            Output::Deliver => return self.raised.take().map_or(Next::Nothing, Next::Raise),
+            Output::Fail(exception) => return Next::Raise(self.explain(exception)),
+        }
+        Next::Connect
     }
 
     fn profile(&self) -> Option<&Profile> {
@@ -229,11 +245,11 @@ impl<'c, 'a> Call<'c, 'a> {
 
     #[cold]
     fn connect_anew(&mut self) -> Input {
-        let start = Monotonic::now();
+        let start = clock::now();
         let (whole, until) = self.connect_until(start);
         let Some(profile) = self.profile() else { return Input::ConnectFailed };
         let outcome = profile.pool.connect(self.core, whole, until, self.fresh);
-        self.connected(outcome, start, Monotonic::now())
+        self.connected(outcome, start, clock::now())
     }
 
     /// Until when a connection may be waited for, and until when it may be made, from `start` on.
@@ -588,8 +604,8 @@ impl Call<'_, '_> {
 
     /// The exception with what is known about the last failure.
     #[cold]
-    fn explain(self, exception: SystemException) -> SystemException {
-        let mut detail = self.failure;
+    fn explain(&mut self, exception: SystemException) -> SystemException {
+        let mut detail = std::mem::take(&mut self.failure);
         if let Some(known) = exception.detail()
             && detail.message.is_empty()
         {

@@ -21,6 +21,7 @@ use corelane_wire::{CharSet, CodeSets, Version, WideSet};
 use super::admission;
 use super::closing::{Closing, Outcome, Step};
 use super::lane::{Lane, Work};
+use crate::clock;
 use crate::receive::ReceiveBuffer;
 
 /// Replies of low priority leave in slices of this size, so that one does not hold the kernel for long (decision 11).
@@ -45,6 +46,8 @@ pub(crate) struct Connection {
     pub(crate) lane: Weak<Lane>,
     /// Where the lane finds it: slot and generation.
     pub(crate) place: (u32, u32),
+    /// Its stream has reported something that no thread has looked at; for streams without a descriptor.
+    pub(crate) reported: AtomicBool,
     /// Nobody reads or writes any more.
     closed: AtomicBool,
     /// When the message that is arriving made its last progress, in nanoseconds; 0: none is arriving.
@@ -117,6 +120,7 @@ impl Connection {
             congested: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
             code_sets: AtomicU64::new(0),
+            reported: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             arriving_since: AtomicU64::new(0),
             arriving: AtomicUsize::new(0),
@@ -351,7 +355,7 @@ impl Connection {
         let before = self.arriving.load(Ordering::Relaxed);
         if before == 0 || octets < before || octets >= before + PROGRESS {
             self.arriving.store(octets, Ordering::Relaxed);
-            self.arriving_since.store(Monotonic::now().as_nanos().max(1), Ordering::Relaxed);
+            self.arriving_since.store(clock::now().as_nanos().max(1), Ordering::Relaxed);
         }
     }
 

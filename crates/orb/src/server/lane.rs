@@ -10,7 +10,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Listener, Stream, Wait};
-use corelane_sys::clock::Monotonic;
 use corelane_sys::counters;
 use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
@@ -25,6 +24,7 @@ use super::connection::{Bounds, Connection, Waiting};
 use super::queue::Queue;
 use super::worker::{Message, Read, Worker};
 use super::{dedicated, request};
+use crate::clock;
 use crate::event::Event as OrbEvent;
 use crate::fault::Fault;
 use crate::orb::Core;
@@ -78,6 +78,8 @@ pub(crate) struct Lane {
 pub(crate) enum Work {
     /// The connection at this place may have more to read.
     Read((u32, u32)),
+    /// Something happened to this connection, whose stream has no descriptor.
+    Look(Arc<Connection>),
     /// A message that was held back may run now.
     Serve(Waiting, Message),
 }
@@ -218,6 +220,11 @@ impl Lane {
     fn perform(&self, core: &Arc<Core>, worker: &mut Worker, work: Work) {
         match work {
             Work::Read(place) => self.read(core, worker, place),
+            Work::Look(connection) => {
+                connection.reported.store(false, Ordering::SeqCst);
+                self.flush(core, connection.place);
+                self.read(core, worker, connection.place);
+            }
             Work::Serve(waiting, message) => self.serve(core, worker, &waiting.leave(), message),
         }
     }
@@ -357,7 +364,7 @@ impl Lane {
     #[cold]
     pub(crate) fn refuse(&self, core: &Arc<Core>, connection: &Arc<Connection>, fault: Fault) {
         core.events().report(&OrbEvent::ProtocolFault { peer: connection.stream.peer().clone(), fault });
-        connection.finish(&request::message_error(), Monotonic::now(), self.closing_time);
+        connection.finish(&request::message_error(), clock::now(), self.closing_time);
         self.ended(core, connection.place);
     }
 
@@ -393,7 +400,7 @@ impl Lane {
     /// Nobody is in the connection any more: while the ORB closes, the peer is told so. Who was told of a fault has time to read it.
     #[cold]
     fn end(&self, connection: Arc<Connection>) {
-        let now = Monotonic::now();
+        let now = clock::now();
         if self.closing.load(Ordering::Acquire) && !connection.is_closed() {
             connection.finish(&request::close_connection(), now, self.closing_time);
         }
@@ -410,7 +417,7 @@ impl Lane {
     /// Something happened to a connection that is not served any more.
     #[cold]
     fn go_on_ending(&self, place: (u32, u32)) {
-        self.lingering.look(place, Monotonic::now());
+        self.lingering.look(place, clock::now());
     }
 
     #[cold]
@@ -468,6 +475,9 @@ impl Lane {
 
     /// Gives a connection to the shared threads.
     pub(crate) fn share(&self, core: &Arc<Core>, connection: &Arc<Connection>) {
+        if connection.stream.readiness().is_none() {
+            return self.share_without_descriptor(core, connection);
+        }
         let interest = interest(connection.is_congested());
         let watched = connection.stream.readiness().map(|fd| {
             self.epoll.add(fd, token(connection.place), interest).or_else(|_| {
@@ -479,6 +489,22 @@ impl Lane {
             // What has been read already is reported by no edge.
             self.push(Work::Read(connection.place));
         } else {
+            self.ended(core, connection.place);
+        }
+    }
+
+    /// The same for a stream that reports by itself.
+    #[cold]
+    fn share_without_descriptor(&self, core: &Arc<Core>, connection: &Arc<Connection>) {
+        let (lane, reported) = (self.own.clone(), Arc::downgrade(connection));
+        let report = move || {
+            if let (Some(lane), Some(connection)) = (lane.upgrade(), reported.upgrade())
+                && !connection.reported.swap(true, Ordering::SeqCst)
+            {
+                lane.push(Work::Look(connection));
+            }
+        };
+        if !connection.stream.report_to(Arc::new(report)) {
             self.ended(core, connection.place);
         }
     }
@@ -532,7 +558,7 @@ impl Lane {
 
     /// Whether connections are still on their way to the end.
     pub(crate) fn is_closing(&self) -> bool {
-        self.lingering.tidy(Monotonic::now()) || self.ending.load(Ordering::Acquire) > 0
+        self.lingering.tidy(clock::now()) || self.ending.load(Ordering::Acquire) > 0
     }
 
     /// Ends the threads; each of them tells the next.
@@ -562,7 +588,7 @@ impl Lane {
     /// What is to be done now and then: connections whose message stopped arriving are closed, and those that are closing are
     /// read to their end.
     pub(crate) fn tidy(&self, core: &Arc<Core>) {
-        let now = Monotonic::now();
+        let now = clock::now();
         self.lingering.tidy(now);
         self.accept_again();
         for connection in self.connections.iter() {

@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use corelane_net::Wait;
-use corelane_sys::clock::Monotonic;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{
     self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id,
@@ -15,6 +14,7 @@ use corelane_wire::{Cdr, Decoder, Encoder, WideOrder};
 use super::connection::{Connection, Loss, Sent};
 use super::lane::Work;
 use super::worker::{Memory, Message, Worker};
+use crate::clock;
 use crate::current::Upcall;
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -56,7 +56,7 @@ pub(crate) fn serve(
 #[cold]
 fn refuse(core: &Core, connection: &Connection, fault: Fault) {
     core.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
-    connection.finish(&message_error(), Monotonic::now(), core.config().closing_time);
+    connection.finish(&message_error(), clock::now(), core.config().closing_time);
 }
 
 #[inline]

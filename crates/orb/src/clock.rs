@@ -1,0 +1,44 @@
+//! What the time is, for the parts that carry out what the pure machines decide. In the simulation it is virtual.
+
+#[cfg(not(test))]
+pub(crate) use corelane_sys::clock::{coarse_now, now};
+#[cfg(test)]
+pub(crate) use simulated::{coarse_now, now, set};
+
+#[cfg(test)]
+mod simulated {
+    use std::cell::Cell;
+
+    use corelane_sys::clock::{self, Monotonic};
+
+    thread_local! {
+        static TIME: Cell<Option<Monotonic>> = const { Cell::new(None) };
+    }
+
+    /// Stops the calling thread's clock at `time`; `None` lets it run again.
+    pub(crate) fn set(time: Option<Monotonic>) {
+        TIME.set(time);
+    }
+
+    pub(crate) fn now() -> Monotonic {
+        TIME.get().unwrap_or_else(clock::now)
+    }
+
+    pub(crate) fn coarse_now() -> Monotonic {
+        TIME.get().unwrap_or_else(clock::coarse_now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane_sys::clock::Monotonic;
+
+    #[test]
+    fn a_virtual_clock_stands_still() {
+        let time = Monotonic::from_nanos(7);
+        super::set(Some(time));
+        assert_eq!((super::now(), super::coarse_now()), (time, time));
+        super::set(None);
+        assert!(super::now() > time);
+    }
+}
