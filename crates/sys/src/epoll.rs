@@ -156,9 +156,13 @@ impl Epoll {
 
     fn wait_millis(&self, events: &mut [Event], millis: libc::c_int) -> io::Result<usize> {
         let room = libc::c_int::try_from(events.len()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: `Event` is a transparent `epoll_event`, and `room` does not exceed the slice.
-        let count =
-            call::once(|| unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr().cast(), room, millis) })?;
+        let none = std::ptr::null::<libc::sigset_t>();
+        // Past the C library's wrapper, as in `socket::recv`.
+        // SAFETY: `Event` is a transparent `epoll_event`, `room` does not exceed the slice, and a null signal mask changes
+        // nothing.
+        let count = call::once(|| unsafe {
+            libc::syscall(libc::SYS_epoll_pwait, self.0.as_raw_fd(), events.as_mut_ptr(), room, millis, none, 0usize)
+        })?;
         Ok(count as usize)
     }
 

@@ -1,4 +1,7 @@
 //! Moving octets through a connected socket: one system call per transfer.
+//!
+//! The calls are made through `syscall`: in a process of several threads the C library's own `recv` and `send` change the
+//! thread's cancellation state before and after, which nobody here uses and which costs as much as marshalling a request.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -44,9 +47,11 @@ pub fn peek(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wait) -> io::Result<usi
 
 #[inline]
 fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
-    // SAFETY: pointer and length are those of one writable slice.
-    let count =
-        call::restarting(|| unsafe { libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags) })?;
+    let none = std::ptr::null_mut::<libc::sockaddr>();
+    // SAFETY: pointer and length are those of one writable slice; no address is asked for.
+    let count = call::restarting(|| unsafe {
+        libc::syscall(libc::SYS_recvfrom, fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len(), flags, none, none)
+    })?;
     Ok(count as usize)
 }
 
@@ -59,9 +64,11 @@ fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::R
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: Wait) -> io::Result<usize> {
     let flags = wait.flags() | libc::MSG_NOSIGNAL;
-    // SAFETY: pointer and length are those of one readable slice.
-    let count =
-        call::restarting(|| unsafe { libc::send(fd.as_raw_fd(), buffer.as_ptr().cast(), buffer.len(), flags) })?;
+    let none = std::ptr::null::<libc::sockaddr>();
+    // SAFETY: pointer and length are those of one readable slice; no address is given.
+    let count = call::restarting(|| unsafe {
+        libc::syscall(libc::SYS_sendto, fd.as_raw_fd(), buffer.as_ptr(), buffer.len(), flags, none, 0)
+    })?;
     Ok(count as usize)
 }
 
@@ -85,6 +92,7 @@ pub fn send_vectored(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: Wait) -> 
     header.msg_iovlen = slices.len() as _;
     let flags = wait.flags() | libc::MSG_NOSIGNAL;
     // SAFETY: `header` and the slices it points to outlive the call, which only reads them.
-    let count = call::restarting(|| unsafe { libc::sendmsg(fd.as_raw_fd(), &header, flags) })?;
+    let count =
+        call::restarting(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), &raw const header, flags) })?;
     Ok(count as usize)
 }

@@ -558,6 +558,10 @@ impl<'m> Decoder<'m> {
     pub fn read_vec<T: Primitive>(&mut self, len: usize) -> Result<Vec<T>, CdrError> {
         let raw = self.raw_numbers::<T>(len)?;
         if !self.foreign || T::SIZE == 1 {
+            // Where memory is aligned as the message is, one copy does; else it is filled with zeros before.
+            if let Ok(numbers) = bytemuck::try_cast_slice::<u8, T>(raw) {
+                return Ok(numbers.to_vec());
+            }
             let mut numbers = vec![T::zeroed(); len];
             bytemuck::cast_slice_mut(&mut numbers).copy_from_slice(raw);
             return Ok(numbers);

@@ -74,7 +74,38 @@ impl<'m> Reply<'m> {
     ///
     /// # Errors
     /// [`CdrError`] where it is malformed or over a limit.
+    #[inline]
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Reply<'m>, CdrError> {
+        if header.version.is_1_2()
+            && let Some(reply) = Self::parse_plain(message, header)
+        {
+            return Ok(reply);
+        }
+        Self::parse_any(message, header, limits)
+    }
+
+    /// A reply of GIOP 1.2 without service contexts; `None` for every other one, and for what is malformed.
+    #[inline]
+    fn parse_plain(message: &'m [u8], header: &Header) -> Option<Reply<'m>> {
+        let number = |octets: [u8; 4]| match header.endian {
+            Endian::Big => u32::from_be_bytes(octets),
+            Endian::Little => u32::from_le_bytes(octets),
+        };
+        let (_, rest) = message.split_first_chunk::<{ Header::LEN }>()?;
+        let ([i0, i1, i2, i3, s0, s1, s2, s3, 0, 0, 0, 0], _) = rest.split_first_chunk()? else { return None };
+        Some(Reply {
+            version: header.version,
+            endian: header.endian,
+            request_id: number([*i0, *i1, *i2, *i3]),
+            status: ReplyStatus::from_number(number([*s0, *s1, *s2, *s3]))?,
+            contexts: Contexts::EMPTY,
+            // A multiple of 8 already.
+            body_at: Header::LEN + 12,
+            message,
+        })
+    }
+
+    fn parse_any(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Reply<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);
         let (request_id, status, contexts);
         if header.version.is_1_2() {
@@ -116,7 +147,13 @@ pub fn begin_reply(
 ) -> Result<(), CdrError> {
     begin(e, version, MessageKind::Reply);
     e.set_from_server(true);
-    if version.is_1_2() {
+    if version.is_1_2() && contexts.is_empty() {
+        let order = |number: u32| if e.endian().is_foreign() { number.swap_bytes() } else { number }.to_ne_bytes();
+        let [i0, i1, i2, i3] = order(request_id);
+        let [s0, s1, s2, s3] = order(u32::from(status as u8));
+        e.write_raw(&[i0, i1, i2, i3, s0, s1, s2, s3, 0, 0, 0, 0]);
+        e.begin_body(8);
+    } else if version.is_1_2() {
         e.write_u32(request_id);
         e.write_u32(u32::from(status as u8));
         contexts::write(e, contexts)?;

@@ -27,6 +27,15 @@ impl ResponseExpected {
         }
     }
 
+    #[inline]
+    const fn from_flags(flags: u8) -> ResponseExpected {
+        match flags {
+            0 => ResponseExpected::None,
+            1 => ResponseExpected::Server,
+            _ => ResponseExpected::Target,
+        }
+    }
+
     /// Whether a reply is expected at all.
     #[inline]
     #[must_use]
@@ -194,16 +203,59 @@ impl<'m> Request<'m> {
     ///
     /// # Errors
     /// [`CdrError`] where it is malformed or over a limit; MessageError is the answer.
+    #[inline]
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Request<'m>, CdrError> {
+        if header.version.is_1_2()
+            && let Some(request) = Self::parse_plain(message, header, limits)
+        {
+            return Ok(request);
+        }
+        Self::parse_any(message, header, limits)
+    }
+
+    /// A request of GIOP 1.2 as nearly all are: addressed by object key, without service contexts. `None` for every other one,
+    /// and for what is malformed or over a limit.
+    #[inline]
+    fn parse_plain(message: &'m [u8], header: &Header, limits: &Limits) -> Option<Request<'m>> {
+        let number = |octets: [u8; 4]| match header.endian {
+            Endian::Big => u32::from_be_bytes(octets),
+            Endian::Little => u32::from_le_bytes(octets),
+        };
+        let (_, rest) = message.split_first_chunk::<{ Header::LEN }>()?;
+        let ([i0, i1, i2, i3, flags, _, _, _, 0, 0, _, _, k0, k1, k2, k3], rest) = rest.split_first_chunk()? else {
+            return None;
+        };
+        let key_length = number([*k0, *k1, *k2, *k3]);
+        let (key, rest) = rest.split_at_checked(key_length as usize)?;
+        // What stands before the key and before the operation's name are multiples of 4.
+        let rest = rest.get(key.len().wrapping_neg() & 3..)?;
+        let (name_length, rest) = rest.split_first_chunk()?;
+        let name_length = number(*name_length);
+        let (name, rest) = rest.split_at_checked(name_length as usize)?;
+        let (0, operation) = name.split_last()? else { return None };
+        let (&[0, 0, 0, 0], rest) = rest.get(name.len().wrapping_neg() & 3..)?.split_first_chunk()? else { return None };
+        if key_length > limits.sequence_length || name_length > limits.string_length {
+            return None;
+        }
+        Some(Request {
+            version: header.version,
+            endian: header.endian,
+            request_id: number([*i0, *i1, *i2, *i3]),
+            response: ResponseExpected::from_flags(*flags),
+            target: Target::Key(key),
+            operation,
+            contexts: Contexts::EMPTY,
+            body_at: (message.len() - rest.len()).next_multiple_of(8).min(message.len()),
+            message,
+        })
+    }
+
+    fn parse_any(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Request<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);
         let (request_id, response, target, operation, contexts);
         if header.version.is_1_2() {
             request_id = d.read_u32()?;
-            response = match d.read_u8()? {
-                0 => ResponseExpected::None,
-                1 => ResponseExpected::Server,
-                _ => ResponseExpected::Target,
-            };
+            response = ResponseExpected::from_flags(d.read_u8()?);
             d.skip(3)?;
             target = Target::parse(&mut d)?;
             operation = d.read_str_octets()?;
@@ -263,8 +315,37 @@ pub struct RequestHead<'h> {
 ///
 /// # Errors
 /// [`CdrError::TooLong`]; [`CdrError::Unsupported`] for a target other than a key before GIOP 1.2.
+#[inline]
 pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
     begin(e, head.version, MessageKind::Request);
+    match head.target {
+        Target::Key(key) if head.version.is_1_2() && head.contexts.is_empty() => write_plain(e, head, key),
+        _ => write_any(e, head),
+    }
+}
+
+/// A header of GIOP 1.2 as nearly all are, in few pieces.
+#[inline]
+fn write_plain(e: &mut Encoder<'_>, head: &RequestHead<'_>, key: &[u8]) -> Result<(), CdrError> {
+    let order = |number: u32| if e.endian().is_foreign() { number.swap_bytes() } else { number }.to_ne_bytes();
+    let length = |octets: usize| u32::try_from(octets).map_err(|_| CdrError::TooLong);
+    let [i0, i1, i2, i3] = order(head.request_id);
+    let [k0, k1, k2, k3] = order(length(key.len())?);
+    let name = order(length(head.operation.len() + 1)?);
+    let key_gap = key.len().wrapping_neg() & 3;
+    // The name's NUL, the gap behind it, and no contexts.
+    let name_end = 1 + (head.operation.len() + 1).wrapping_neg() % 4 + 4;
+    e.write_raw(&[i0, i1, i2, i3, head.response.flags(), 0, 0, 0, 0, 0, 0, 0, k0, k1, k2, k3]);
+    e.write_raw(key);
+    e.write_raw([0; 3].get(..key_gap).unwrap_or_default());
+    e.write_raw(&name);
+    e.write_raw(head.operation);
+    e.write_raw([0; 8].get(..name_end).unwrap_or_default());
+    e.begin_body(8);
+    Ok(())
+}
+
+fn write_any(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
     if head.version.is_1_2() {
         e.write_u32(head.request_id);
         e.write_raw(&[head.response.flags(), 0, 0, 0]);
