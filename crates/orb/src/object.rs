@@ -48,6 +48,13 @@ impl ObjectRef {
         self.policies.or(crate::policy::of_thread()).or(self.core.config().call_policies)
     }
 
+    /// How long a call through this reference may take.
+    #[inline]
+    pub(crate) fn timeout(&self) -> Timeout {
+        let nearer = self.policies.timeout.or_else(|| crate::policy::of_thread().timeout);
+        nearer.or(self.core.config().call_policies.timeout).unwrap_or(Timeout::Never)
+    }
+
     /// The reference as it travels.
     #[must_use]
     pub fn ior(&self) -> &Ior {
@@ -143,8 +150,8 @@ impl ObjectRef {
         &self,
         operation: &Operation,
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
-    ) -> Result<Reply, SystemException> {
-        let reply = call::invoke(self, operation, arguments)?;
+    ) -> Result<Reply<'_>, SystemException> {
+        let reply = call::invoke(&self.core, self, operation, arguments)?;
         if reply.is_exception() { Err(reply.unlisted_exception()) } else { Ok(reply) }
     }
 
@@ -157,8 +164,8 @@ impl ObjectRef {
         &self,
         operation: &Operation,
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
-    ) -> Result<Reply, SystemException> {
-        call::invoke(self, operation, arguments)
+    ) -> Result<Reply<'_>, SystemException> {
+        call::invoke(&self.core, self, operation, arguments)
     }
 
     /// Calls a oneway operation: waits as long as its [`SyncScope`] says, by default until the transport has the request.

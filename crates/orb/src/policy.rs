@@ -137,9 +137,9 @@ impl Due {
 
     /// How much of `timeout` has passed, where that can be told.
     #[cold]
-    pub(crate) fn elapsed(self, timeout: Option<Timeout>) -> Option<Duration> {
+    pub(crate) fn elapsed(self, timeout: Timeout) -> Option<Duration> {
         match (self, timeout) {
-            (Due::At(moment), Some(Timeout::Precise(whole) | Timeout::Coarse(whole))) => {
+            (Due::At(moment), Timeout::Precise(whole) | Timeout::Coarse(whole)) => {
                 Some(clock::now().since(moment - whole))
             }
             (Due::Within(_, start), _) => Some(clock::now().since(start)),

@@ -19,6 +19,7 @@ pub use pi::{PiGuard, PiMutex};
 
 use crate::clock::Monotonic;
 use crate::counters;
+use crate::gate::Gate;
 use crate::shim::{self, AtomicBool, Ordering, UnsafeCell, const_unless_loom};
 
 /// Whose threads a lock can make wait.
@@ -270,7 +271,8 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 }
 
 /// A value that one thread at a time checks out, without ever waiting: one compare-and-swap to take,
-/// one store to return. A connection of a pool is kept in one.
+/// one store to return. A connection of a pool is kept in one. Whoever does wait, for one of several, does so at their
+/// [`Gate`], which each opens when its value is returned.
 ///
 /// `checkout`: the compare-and-swap that sets `taken` acquires what the store that cleared it released,
 /// so the holder sees all that earlier holders wrote.
@@ -278,6 +280,7 @@ pub struct Exclusive<T> {
     taken: AtomicBool,
     name: &'static str,
     scope: Scope,
+    gate: Option<Arc<Gate>>,
     value: UnsafeCell<T>,
 }
 
@@ -291,8 +294,14 @@ impl<T> Exclusive<T> {
     const_unless_loom! {
         /// A value that is in.
         pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
-            Self { taken: AtomicBool::new(false), name, scope, value: UnsafeCell::new(value) }
+            Self { taken: AtomicBool::new(false), name, scope, gate: None, value: UnsafeCell::new(value) }
         }
+    }
+
+    /// The same, opening `gate` whenever it is returned.
+    #[must_use]
+    pub fn with_gate(self, gate: Arc<Gate>) -> Self {
+        Self { gate: Some(gate), ..self }
     }
 
     /// Checks the value out; `None` if it is out.
@@ -332,6 +341,9 @@ impl<T> Exclusive<T> {
     fn give_back(&self) {
         // Release: pairs with `take` (checkout).
         self.taken.store(false, Ordering::Release);
+        if let Some(gate) = &self.gate {
+            gate.open();
+        }
     }
 
     #[inline]

@@ -49,8 +49,17 @@ pub(crate) struct ClientConnection {
 pub(crate) enum Received {
     /// At the front of the receive buffer, this long.
     InPlace(Header, usize),
-    /// Put together from fragments, with the places where GIOP 1.1 fragments begin.
-    Assembled(Header, Vec<u8>, Vec<usize>),
+    /// Put together from fragments.
+    Assembled(Box<Whole>),
+}
+
+/// A message that came in fragments.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) header: Header,
+    pub(crate) message: Vec<u8>,
+    /// Where GIOP 1.1 fragments begin.
+    pub(crate) breaks: Vec<usize>,
 }
 
 /// Why a request did not go out or no reply came.
@@ -58,9 +67,7 @@ pub(crate) enum Received {
 pub(crate) enum Broken {
     /// The transport failed or the peer closed.
     Io(io::Error),
-    /// The peer announced the end with CloseConnection.
-    Closed,
-    /// The peer broke the protocol.
+    /// The peer broke the protocol, or said CloseConnection or MessageError.
     Fault(Fault),
     /// The time is over.
     TimedOut,
@@ -72,6 +79,12 @@ impl From<io::Error> for Broken {
     #[cold]
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::TimedOut { Broken::TimedOut } else { Broken::Io(error) }
+    }
+}
+
+impl From<Fault> for Broken {
+    fn from(fault: Fault) -> Self {
+        Broken::Fault(fault)
     }
 }
 
@@ -119,11 +132,18 @@ impl ClientConnection {
             Due::Within(duration, _) => duration,
             Due::Never => Duration::MAX,
         };
+        if coarse != self.coarse {
+            self.set_coarse(coarse)?;
+        }
+        Ok(Wait::Block)
+    }
+
+    fn set_coarse(&mut self, coarse: Duration) -> io::Result<()> {
         if coarse.abs_diff(self.coarse) > self.coarse / 8 {
             self.stream.set_coarse_timeouts(coarse, coarse)?;
             self.coarse = coarse;
         }
-        Ok(Wait::Block)
+        Ok(())
     }
 
     /// Sends a finished message.
@@ -217,7 +237,7 @@ impl ClientConnection {
                 Ok(Step::Absorbed(length)) => self.received.consume(length),
                 Ok(Step::Assembled { header, message, breaks, len }) => {
                     self.received.consume(len);
-                    return Ok(Ok(Received::Assembled(header, message, breaks)));
+                    return Ok(Ok(Received::Assembled(Box::new(Whole { header, message, breaks }))));
                 }
                 Err(fault) => {
                     self.broken = true;

@@ -33,14 +33,12 @@ pub(crate) struct Pool {
     slots: Vec<Arc<Slot>>,
     /// Slots from here on have never held a connection.
     used: AtomicUsize,
-    gate: Gate,
+    /// Where those wait who found every slot taken.
+    gate: Arc<Gate>,
 }
 
 /// A connection that the calling thread has for itself; it goes back when this is dropped.
-pub(crate) struct Checkout {
-    slot: Option<OwnedExclusiveGuard<Option<Box<ClientConnection>>>>,
-    pool: Arc<Pool>,
-}
+pub(crate) struct Checkout(OwnedExclusiveGuard<Option<Box<ClientConnection>>>);
 
 thread_local! {
     /// The slot that this thread had last, in whatever pool: where it looks first.
@@ -60,8 +58,10 @@ pub(crate) enum NoConnection {
 
 impl Pool {
     pub(crate) fn new(key: PoolKey, bound: usize) -> Self {
-        let slots = (0..bound.max(1)).map(|_| Arc::new(Exclusive::new("client connection", Scope::Connection, None)));
-        Pool { key, slots: slots.collect(), used: AtomicUsize::new(0), gate: Gate::new("connection pool", Scope::Lane) }
+        let gate = Arc::new(Gate::new("connection pool", Scope::Lane));
+        let slot =
+            |_| Arc::new(Exclusive::new("client connection", Scope::Connection, None).with_gate(Arc::clone(&gate)));
+        Pool { key, slots: (0..bound.max(1)).map(slot).collect(), used: AtomicUsize::new(0), gate }
     }
 
     pub(crate) fn key(&self) -> &PoolKey {
@@ -70,7 +70,7 @@ impl Pool {
 
     /// A live connection that nobody uses and that owes no reply to a call given up, if there is one.
     #[inline]
-    pub(crate) fn idle(self: &Arc<Self>) -> Option<Checkout> {
+    pub(crate) fn idle(&self) -> Option<Checkout> {
         self.find(|slot| match slot {
             Some(connection) => connection.is_usable() && !connection.is_behind(),
             None => false,
@@ -79,7 +79,7 @@ impl Pool {
 
     /// A slot that nobody uses and that is `wanted`; what has hung up is closed on the way.
     #[inline]
-    fn find(self: &Arc<Self>, wanted: impl Fn(&Option<Box<ClientConnection>>) -> bool) -> Option<Checkout> {
+    fn find(&self, wanted: impl Fn(&Option<Box<ClientConnection>>) -> bool) -> Option<Checkout> {
         let used = self.used.load(Ordering::Acquire);
         let hint = HINT.get();
         for turn in 0..used {
@@ -90,7 +90,7 @@ impl Pool {
             let Some(mut slot) = self.slots[index].try_lock_owned() else { continue };
             if wanted(&slot) {
                 HINT.set(index);
-                return Some(Checkout { slot: Some(slot), pool: Arc::clone(self) });
+                return Some(Checkout(slot));
             }
             if slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
                 *slot = None;
@@ -124,7 +124,7 @@ impl Pool {
         until: Option<Monotonic>,
         fresh: bool,
     ) -> Result<Checkout, NoConnection> {
-        let slot = checkout.slot_mut();
+        let slot = &mut *checkout.0;
         if fresh {
             *slot = None;
         }
@@ -136,7 +136,7 @@ impl Pool {
 
     /// An idle connection, else an empty slot, else a connection on which a late reply is still to come: behind that, a server
     /// that serves a connection's requests one by one would let this call wait too.
-    pub(crate) fn free(self: &Arc<Self>) -> Option<Checkout> {
+    pub(crate) fn free(&self) -> Option<Checkout> {
         self.idle()
             .or_else(|| self.find(Option::is_none))
             .or_else(|| {
@@ -144,7 +144,7 @@ impl Pool {
                 let slot = self.slots.get(index)?.try_lock_owned()?;
                 self.used.fetch_max(index + 1, Ordering::AcqRel);
                 HINT.set(index);
-                Some(Checkout { slot: Some(slot), pool: Arc::clone(self) })
+                Some(Checkout(slot))
             })
             .or_else(|| self.find(Option::is_some))
     }
@@ -175,8 +175,6 @@ impl Pool {
             {
                 *slot = None;
             }
-            // Whoever looked while the slot was held here looks again.
-            self.gate.open();
         }
     }
 
@@ -191,15 +189,10 @@ impl Pool {
 }
 
 impl Checkout {
-    fn slot_mut(&mut self) -> &mut Option<Box<ClientConnection>> {
-        // The slot is there until drop.
-        self.slot.as_mut().expect("a checkout has its slot until it is dropped")
-    }
-
     /// Drops the connection instead of giving it back: its state is unknown.
     #[cold]
     pub(crate) fn discard(mut self) {
-        *self.slot_mut() = None;
+        *self.0 = None;
     }
 }
 
@@ -208,38 +201,28 @@ impl std::ops::Deref for Checkout {
 
     #[inline]
     fn deref(&self) -> &ClientConnection {
-        self.slot
-            .as_ref()
-            .and_then(|slot| slot.as_deref())
-            .expect("a checkout holds a connection until it is discarded")
+        self.0.as_deref().expect("a checkout holds a connection until it is discarded")
     }
 }
 
 impl std::ops::DerefMut for Checkout {
     #[inline]
     fn deref_mut(&mut self) -> &mut ClientConnection {
-        self.slot
-            .as_mut()
-            .and_then(|slot| slot.as_deref_mut())
-            .expect("a checkout holds a connection until it is discarded")
+        self.0.as_deref_mut().expect("a checkout holds a connection until it is discarded")
     }
 }
 
 impl Drop for Checkout {
     #[inline]
     fn drop(&mut self) {
-        if let Some(slot) = &mut self.slot
-            && slot.as_ref().is_some_and(|connection| !connection.is_usable())
-        {
-            **slot = None;
+        if self.0.as_ref().is_some_and(|connection| !connection.is_usable()) {
+            *self.0 = None;
         }
-        self.slot = None;
-        self.pool.gate.open();
     }
 }
 
 impl std::fmt::Debug for Checkout {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Checkout").field("pool", self.pool.key()).finish_non_exhaustive()
+        f.debug_tuple("Checkout").field(&*self.0).finish()
     }
 }

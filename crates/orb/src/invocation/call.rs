@@ -1,44 +1,45 @@
-//! The blocking driver of an invocation: does what the machine says, with connections from the pool.
+//! One call: a connection, the request out, the reply in. What nearly every call does is here and takes no detour; whatever else
+//! happens is the [driver](super::driver)'s.
 
 use std::sync::Arc;
 
-use corelane_sys::clock::Monotonic;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{
     self, AddressingMode, Header, LocateStatus, MessageKind, ReplyStatus, RequestHead, ResponseExpected,
     ServiceContext, context_id,
 };
 use corelane_wire::ior::Ior;
-use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Limits, Octets, Version};
+use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Limits, Octets};
 
 use super::Operation;
-use super::machine::{Input, Machine, Output, Written};
+use super::driver::Driver;
+use super::machine::{Input, Written};
 use super::reply::{Body, Reply};
-use super::target::{Profile, Target};
+use super::target::{Profile, RareTarget, Target};
 use crate::client::connection::{Broken, Received};
-use crate::client::pool::{Checkout, NoConnection};
-use crate::clock;
+use crate::client::pool::Checkout;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
 use crate::fault::Fault;
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::policy::{CallPolicies, Due, SyncScope, Timeout};
+use crate::policy::{Due, SyncScope};
 
 /// How arguments are written; called again for every attempt, because version, alignment and code sets may differ.
 pub(crate) type Arguments<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
 
-/// A two-way call.
+/// A two-way call through `object`, a reference of the ORB `core`.
 #[inline]
-pub(crate) fn invoke<'a>(
+pub(crate) fn invoke<'r, 'a>(
+    core: &'r Arc<Core>,
     object: &ObjectRef,
     operation: &Operation,
     arguments: Arguments<'_, 'a>,
-) -> Result<Reply, SystemException> {
-    if object.binding().may_be_local(object.core()) && object.binding().forwarded().is_none() {
-        return crate::poa::invoke_local(object, operation, arguments);
+) -> Result<Reply<'r>, SystemException> {
+    if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
+        return crate::poa::invoke_local(core, object, operation, arguments);
     }
-    let what = Request::Call { operation, response: ResponseExpected::Target, arguments };
-    match Call::new(object, what)?.run()? {
+    let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
+    match Call::new(core, object, request)?.run()? {
         Some(reply) => Ok(reply),
         None => Err(SystemException::new(Kind::Internal, 0, Completion::Maybe)),
     }
@@ -51,7 +52,8 @@ pub(crate) fn oneway<'a>(
     scope: SyncScope,
     arguments: Arguments<'_, 'a>,
 ) -> Result<(), SystemException> {
-    if object.binding().may_be_local(object.core()) && object.binding().forwarded().is_none() {
+    let core = object.core();
+    if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
         return crate::poa::send_local(object, operation, arguments);
     }
     let response = match scope {
@@ -59,7 +61,7 @@ pub(crate) fn oneway<'a>(
         SyncScope::Server => ResponseExpected::Server,
         SyncScope::Target => ResponseExpected::Target,
     };
-    Call::new(object, Request::Call { operation, response, arguments })?.run().map(drop)
+    Call::new(core, object, Request::Call { operation, response, arguments })?.run().map(drop)
 }
 
 /// Asks the server where the object is; forwards are followed and remembered.
@@ -68,10 +70,10 @@ pub(crate) fn locate(object: &ObjectRef) -> Result<(), SystemException> {
     if object.binding().may_be_local(object.core()) {
         return crate::poa::locate_local(object);
     }
-    Call::new(object, Request::Locate)?.run().map(drop)
+    Call::new(object.core(), object, Request::Locate)?.run().map(drop)
 }
 
-enum Request<'c, 'a> {
+pub(super) enum Request<'c, 'a> {
     Call { operation: &'c Operation, response: ResponseExpected, arguments: Arguments<'c, 'a> },
     Locate,
 }
@@ -119,231 +121,106 @@ impl ReplyHead {
     }
 }
 
-/// What one attempt on a connection came to.
-enum Attempt {
-    Reply(Reply),
-    NoReplyWanted,
+/// What an attempt came to that is neither a result nor a user exception.
+pub(super) enum Trouble {
+    /// The object is elsewhere.
     Forward(Ior),
+    /// The reply is a system exception.
     Raised(SystemException),
+    /// The server wants another form of target address.
     NeedsAddressing(AddressingMode),
+    /// The attempt failed on the way.
     Failed(Input, Detail),
+    /// The call cannot be made, or its reply not be read.
     Refused(SystemException),
 }
 
-/// What an output of the machine comes to.
-enum Next {
-    /// Get a connection.
-    Connect,
-    /// Write the request and wait for the reply.
-    Send,
-    /// The call has failed.
-    Raise(SystemException),
-    /// The call is over and has no result.
-    Nothing,
+/// A result or user exception, or nothing if no reply is wanted.
+pub(super) type Outcome<'r> = Result<Option<Reply<'r>>, Box<Trouble>>;
+
+/// Where an attempt goes.
+#[derive(Clone, Copy)]
+pub(super) struct Way<'t> {
+    pub(super) target: &'t Target,
+    pub(super) profile: &'t Profile,
+    pub(super) addressing: AddressingMode,
 }
 
-struct Call<'c, 'a> {
-    object: &'c ObjectRef,
-    core: &'c Arc<Core>,
-    request: Request<'c, 'a>,
-    policies: CallPolicies,
-    due: Due,
-    machine: Machine,
-    target: Arc<Target>,
-    profile: usize,
-    addressing: AddressingMode,
-    connection: Option<Checkout>,
-    next_target: Option<Arc<Target>>,
-    /// Only a connection made now will do.
-    fresh: bool,
-    failure: Detail,
-    /// The system exception that the last reply was.
-    raised: Option<SystemException>,
+/// What stays the same from attempt to attempt.
+pub(super) struct Call<'r, 'c, 'a> {
+    pub(super) core: &'r Arc<Core>,
+    pub(super) object: &'c ObjectRef,
+    pub(super) request: Request<'c, 'a>,
+    pub(super) due: Due,
 }
 
-impl<'c, 'a> Call<'c, 'a> {
+impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     #[inline]
-    fn new(object: &'c ObjectRef, request: Request<'c, 'a>) -> Result<Self, SystemException> {
-        let core = object.core();
+    fn new(core: &'r Arc<Core>, object: &'c ObjectRef, request: Request<'c, 'a>) -> Result<Self, SystemException> {
         core.check_usable()?;
-        let policies = object.policies();
-        let binding = object.binding();
-        let original = binding.original(core);
-        let forwarded = binding.forwarded();
-        let machine = Machine::new(
-            forwarded.as_ref().unwrap_or(original).profiles.len(),
-            forwarded.is_some(),
-            original.profiles.len(),
-            policies.retry_transient.unwrap_or(0),
-        );
-        Ok(Call {
-            object,
-            core,
-            request,
-            due: Due::of(policies.timeout.unwrap_or(Timeout::Never)),
-            policies,
-            machine,
-            target: forwarded.unwrap_or_else(|| Arc::clone(original)),
-            profile: 0,
-            addressing: AddressingMode::Key,
-            connection: None,
-            next_target: None,
-            fresh: false,
-            failure: Detail::default(),
-            raised: None,
-        })
+        Ok(Call { core, object, request, due: Due::of(object.timeout()) })
     }
 
+    /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send.
     #[inline]
-    fn run(mut self) -> Result<Option<Reply>, SystemException> {
-        let mut output = self.machine.start();
-        loop {
-            let input = match self.prepare(output) {
-                Next::Connect => self.connect(),
-                Next::Send => match self.attempt() {
-                    Attempt::Reply(reply) => return Ok(Some(reply)),
-                    Attempt::NoReplyWanted => return Ok(None),
-                    other => self.trouble(other)?,
-                },
-                Next::Raise(exception) => return Err(exception),
-                Next::Nothing => return Ok(None),
-            };
-            output = self.machine.step(input);
+    fn run(mut self) -> Result<Option<Reply<'r>>, SystemException> {
+        let binding = self.object.binding();
+        if !binding.has_moved() {
+            let target = binding.original(self.core);
+            if let Some(profile) = target.profiles.first()
+                && let Some(connection) = profile.pool.idle()
+            {
+                let way = Way { target, profile, addressing: AddressingMode::Key };
+                return match self.attempt(way, connection) {
+                    Ok(reply) => Ok(reply),
+                    Err(trouble) => Driver::new(self).go_on(*trouble),
+                };
+            }
+        }
+        Driver::new(self).run()
+    }
+
+    /// Writes the request on `connection` and reads its reply.
+    #[inline]
+    pub(super) fn attempt(&mut self, way: Way<'_>, connection: Checkout) -> Outcome<'r> {
+        match self.transmit(way, connection)? {
+            Some((connection, id)) => self.await_reply(way, connection, id),
+            None => Ok(None),
         }
     }
 
-    /// Does of an output what takes no time.
+    /// Writes the request on `connection`. The connection and the request id, if a reply is to be waited for.
     #[inline]
-    fn prepare(&mut self, output: Output) -> Next {
-        match output {
-            Output::Send => return Next::Send,
-            Output::Connect { profile } => self.profile = profile,
-            Output::ConnectOriginal => self.back_to_the_original(),
-            Output::Follow => self.follow(),
-            Output::Deliver => return self.raised.take().map_or(Next::Nothing, Next::Raise),
-            Output::Fail(exception) => return Next::Raise(self.explain(exception)),
-        }
-        Next::Connect
-    }
-
-    fn profile(&self) -> Option<&Profile> {
-        self.target.profiles.get(self.profile)
-    }
-
-    #[inline]
-    fn connect(&mut self) -> Input {
-        if self.connect_at_once() { Input::Connected } else { self.connect_anew() }
-    }
-
-    /// Takes a connection that nobody uses, if there is one.
-    #[inline]
-    fn connect_at_once(&mut self) -> bool {
-        let Some(profile) = self.target.profiles.get(self.profile) else { return false };
-        self.connection = if self.fresh { None } else { profile.pool.idle() };
-        self.connection.is_some()
-    }
-
-    #[cold]
-    fn connect_anew(&mut self) -> Input {
-        let start = clock::now();
-        let (whole, until) = self.connect_until(start);
-        let Some(profile) = self.profile() else { return Input::ConnectFailed };
-        let outcome = profile.pool.connect(self.core, whole, until, self.fresh);
-        self.connected(outcome, start, clock::now())
-    }
-
-    /// Until when a connection may be waited for, and until when it may be made, from `start` on.
-    #[cold]
-    fn connect_until(&mut self, start: Monotonic) -> (Option<Monotonic>, Option<Monotonic>) {
-        self.due = self.due.fixed();
-        let whole = self.due.moment();
-        let until = match self.policies.connect_timeout {
-            Some(timeout) => Some(whole.map_or(start + timeout, |whole| whole.min(start + timeout))),
-            None => whole,
-        };
-        (whole, until)
-    }
-
-    /// What came of connecting between `start` and `now`.
-    #[cold]
-    fn connected(&mut self, outcome: Result<Checkout, NoConnection>, start: Monotonic, now: Monotonic) -> Input {
-        let endpoints = self.profile().map_or(&[][..], |profile| &profile.pool.key().endpoints);
-        let endpoint = endpoints.first().map(ToString::to_string);
-        let elapsed = Some(now.since(start));
-        let detail = |phase, message| Detail { endpoint, phase: Some(phase), elapsed, message };
-        match outcome {
-            Ok(connection) => {
-                self.connection = Some(connection);
-                Input::Connected
-            }
-            Err(NoConnection::AllBusy) => {
-                self.failure =
-                    detail(Phase::Acquire, "every connection that may be made to the server is in use".into());
-                Input::DeadlinePassed(Phase::Acquire)
-            }
-            Err(NoConnection::TimedOut) => {
-                self.failure = detail(Phase::Connect, String::new());
-                if self.due.moment().is_some_and(|whole| now >= whole) {
-                    Input::DeadlinePassed(Phase::Connect)
-                } else {
-                    Input::ConnectFailed
-                }
-            }
-            Err(NoConnection::Failed(error)) => {
-                self.failure = detail(Phase::Connect, error.to_string());
-                Input::ConnectFailed
-            }
-        }
-    }
-
-    /// Writes the request on the connection at hand and reads its reply.
-    #[inline]
-    fn attempt(&mut self) -> Attempt {
-        match self.transmit() {
-            Ok((connection, id)) => self.await_reply(connection, id),
-            Err(attempt) => attempt,
-        }
-    }
-
-    /// Writes the request on the connection at hand. The connection and the request id, if a reply is to be waited for.
-    #[inline]
-    fn transmit(&mut self) -> Result<(Checkout, u32), Attempt> {
-        let nothing = || Attempt::Failed(Input::ConnectFailed, Detail::default());
-        let mut connection = self.connection.take().ok_or_else(nothing)?;
-        let profile = self.target.profiles.get(self.profile).ok_or_else(nothing)?;
+    pub(super) fn transmit(
+        &mut self,
+        way: Way<'_>,
+        mut connection: Checkout,
+    ) -> Result<Option<(Checkout, u32)>, Box<Trouble>> {
         let id = connection.request_id();
         // A LocateRequest has no contexts to announce anything in.
         let announce = match &self.request {
-            Request::Call { .. } if connection.announced.is_none() => profile.code_sets,
+            Request::Call { .. } if connection.announced.is_none() => way.profile.code_sets,
             _ => None,
         };
         connection.announced = connection.announced.or(announce);
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut connection.request_memory));
-        encoder.set_code_sets(connection.announced.unwrap_or(profile.default_code_sets));
-        let response = match &self.request {
-            Request::Call { response, .. } => *response,
-            Request::Locate => ResponseExpected::Target,
-        };
-        let written = self.write(&mut encoder, profile, id, announce);
-        let sent = match written {
-            Ok(()) => {
-                let size = self.core.config().fragment_size;
-                let fragments = size.and_then(|size| crate::fragment::cut(&encoder, id, size));
-                connection.send(&encoder, self.due, fragments)
+        encoder.set_code_sets(connection.announced.unwrap_or(way.profile.default_code_sets));
+        if let Err(error) = self.write(&mut encoder, way, id, announce) {
+            connection.request_memory = encoder.into_buffer();
+            if announce.is_some() {
+                connection.announced = None;
             }
-            Err(error) => {
-                connection.request_memory = encoder.into_buffer();
-                if announce.is_some() {
-                    connection.announced = None;
-                }
-                return Err(Attempt::Refused(error.into()));
-            }
-        };
+            return Err(refused(error.into()));
+        }
+        let size = self.core.config().fragment_size;
+        let fragments = size.and_then(|size| crate::fragment::cut(&encoder, id, size));
+        let sent = connection.send(&encoder, self.due, fragments);
         connection.request_memory = encoder.into_buffer();
         if let Err((written, broken)) = sent {
             return Err(self.lost(connection, Phase::Send, written, broken));
         }
-        if response == ResponseExpected::None { Err(Attempt::NoReplyWanted) } else { Ok((connection, id)) }
+        let reply = !matches!(&self.request, Request::Call { response: ResponseExpected::None, .. });
+        Ok(reply.then_some((connection, id)))
     }
 
     /// Writes the whole message.
@@ -351,20 +228,20 @@ impl<'c, 'a> Call<'c, 'a> {
     fn write(
         &self,
         encoder: &mut Encoder<'a>,
-        profile: &Profile,
+        way: Way<'_>,
         id: u32,
         announce: Option<CodeSets>,
     ) -> Result<(), CdrError> {
         let rare;
-        let target = match self.addressing {
-            AddressingMode::Key => giop::Target::Key(&profile.object_key),
+        let target = match way.addressing {
+            AddressingMode::Key => giop::Target::Key(&way.profile.object_key),
             mode => {
-                rare = RareTarget::new(&self.target.ior, profile.index, encoder.endian())?;
+                rare = RareTarget::new(&way.target.ior, way.profile.index, encoder.endian())?;
                 rare.target(mode)
             }
         };
         let Request::Call { operation, response, arguments } = &self.request else {
-            return giop::write_locate_request(encoder, profile.version, id, &target);
+            return giop::write_locate_request(encoder, way.profile.version, id, &target);
         };
         let data;
         let context;
@@ -377,7 +254,7 @@ impl<'c, 'a> Call<'c, 'a> {
             }
         };
         let head = RequestHead {
-            version: profile.version,
+            version: way.profile.version,
             request_id: id,
             response: *response,
             target,
@@ -388,78 +265,41 @@ impl<'c, 'a> Call<'c, 'a> {
         arguments(encoder)?;
         giop::finish(encoder)
     }
-}
 
-/// A target address other than the object key, for servers that insist.
-struct RareTarget<'t> {
-    index: u32,
-    tag: u32,
-    data: &'t [u8],
-    ior: Vec<u8>,
-}
-
-impl<'t> RareTarget<'t> {
-    #[cold]
-    fn new(ior: &'t Ior, index: u32, endian: Endian) -> Result<Self, CdrError> {
-        let profile = ior.profiles.get(index as usize).ok_or(CdrError::BadDiscriminator)?;
-        let mut encoder = Encoder::new();
-        encoder.set_endian(endian);
-        ior.encode(&mut encoder)?;
-        Ok(RareTarget { index, tag: profile.tag, data: &profile.data, ior: encoder.into_buffer() })
-    }
-
-    fn target(&self, mode: AddressingMode) -> giop::Target<'_> {
-        match mode {
-            AddressingMode::Reference => {
-                giop::Target::Reference { selected: self.index, tag: self.tag, data: self.data, ior: &self.ior }
-            }
-            AddressingMode::Profile | AddressingMode::Key => giop::Target::Profile { tag: self.tag, data: self.data },
-        }
-    }
-}
-
-impl Call<'_, '_> {
     /// Reads messages until the reply to `id` is there.
     #[inline]
-    fn await_reply(&mut self, mut connection: Checkout, id: u32) -> Attempt {
+    fn await_reply(&mut self, way: Way<'_>, mut connection: Checkout, id: u32) -> Outcome<'r> {
         loop {
             let received = match connection.receive(self.due, &self.core.config().limits, self.object.canceller()) {
                 Ok(received) => received,
-                Err(broken) => return self.no_reply(connection, id, broken),
+                Err(broken) => return Err(self.no_reply(way, connection, id, broken)),
             };
-            connection = match self.arrived(connection, id, received) {
-                Ok(attempt) => return attempt,
+            connection = match self.arrived(way, connection, id, received) {
+                Ok(outcome) => return outcome,
                 Err(connection) => connection,
             };
         }
     }
 
-    /// No reply to `id` came, and none is waited for any longer.
-    #[cold]
-    fn no_reply(&mut self, connection: Checkout, id: u32, broken: Broken) -> Attempt {
-        match broken {
-            Broken::Cancelled => self.cancel(connection, id),
-            Broken::TimedOut => self.give_up(connection, id),
-            broken => self.lost(connection, Phase::Wait, Written::Whole, broken),
-        }
-    }
-
     /// A whole message has come. The connection back if the reply to `id` is still to come.
     #[inline]
-    fn arrived(&mut self, mut connection: Checkout, id: u32, received: Received) -> Result<Attempt, Checkout> {
+    pub(super) fn arrived(
+        &mut self,
+        way: Way<'_>,
+        mut connection: Checkout,
+        id: u32,
+        received: Received,
+    ) -> Result<Outcome<'r>, Checkout> {
         let (header, octets) = match &received {
             Received::InPlace(header, length) => (*header, connection.in_place(*length)),
-            Received::Assembled(header, message, _) => (*header, message.as_slice()),
+            Received::Assembled(whole) => (whole.header, whole.message.as_slice()),
         };
         let head = match ReplyHead::parse(octets, &header, &self.core.config().limits) {
             Ok(head) => head,
-            Err(Fault::Unexpected(MessageKind::CloseConnection)) => {
-                return Ok(self.lost(connection, Phase::Wait, Written::Whole, Broken::Closed));
-            }
-            Err(fault) => return Ok(self.lost(connection, Phase::Wait, Written::Whole, Broken::Fault(fault))),
+            Err(fault) => return Ok(Err(self.no_reply(way, connection, id, fault.into()))),
         };
         if head.request_id == id {
-            return Ok(self.answer(connection, received, header, &head));
+            return Ok(self.answer(way, connection, received, header, &head));
         }
         connection.caught_up();
         // The late reply to a call that was given up. It must not make this call's time begin anew.
@@ -469,64 +309,56 @@ impl Call<'_, '_> {
         }
         Err(connection)
     }
-}
 
-impl Call<'_, '_> {
     /// What the reply `received` says.
     #[inline]
-    fn answer(&mut self, mut connection: Checkout, received: Received, header: Header, head: &ReplyHead) -> Attempt {
-        let default = self.profile().map_or(CodeSets::DEFAULT, |profile| profile.default_code_sets);
-        let codec = (header.endian, header.version, connection.announced.unwrap_or(default));
+    fn answer(
+        &self,
+        way: Way<'_>,
+        mut connection: Checkout,
+        received: Received,
+        header: Header,
+        head: &ReplyHead,
+    ) -> Outcome<'r> {
+        let code_sets = connection.announced.unwrap_or(way.profile.default_code_sets);
+        let codec = (header.endian, header.version, code_sets);
         let body = match received {
             Received::InPlace(_, length) if length < OWNED_FROM => Body::InPlace(connection, length),
-            Received::InPlace(_, length) => Body::Owned(connection.take_message(length).into_octets(), Vec::new()),
-            Received::Assembled(_, message, breaks) => Body::Owned(Octets::from(message), breaks),
+            Received::InPlace(_, length) => Body::owned(connection.take_message(length).into_octets(), Vec::new()),
+            Received::Assembled(whole) => Body::owned(Octets::from(whole.message), whole.breaks),
         };
-        let mut reply = Reply::new(body, Arc::clone(self.core), head.body_at, codec);
-        let outcome = match head.status {
-            ReplyStatus::NoException if head.missing => Ok(Attempt::Raised(crate::poa::no_such_object())),
-            ReplyStatus::NoException => return Attempt::Reply(reply),
-            ReplyStatus::UserException => reply.into_exception().map(Attempt::Reply),
-            ReplyStatus::SystemException => reply.read(SystemException::decode).map(Attempt::Raised),
-            ReplyStatus::LocationForward | ReplyStatus::LocationForwardPerm => {
-                reply.read(Ior::decode).map(Attempt::Forward)
-            }
-            ReplyStatus::NeedsAddressingMode => reply
-                .read(|decoder| decoder.read_i16())
-                .map(|mode| Attempt::NeedsAddressing(AddressingMode::from_number(mode).unwrap_or(AddressingMode::Key))),
+        let reply = Reply::new(body, self.core, head.body_at, codec);
+        if head.status == ReplyStatus::NoException && !head.missing { Ok(Some(reply)) } else { unusual(reply, head) }
+    }
+
+    /// No reply, for whatever reason.
+    #[cold]
+    pub(super) fn no_reply(&self, way: Way<'_>, mut connection: Checkout, id: u32, broken: Broken) -> Box<Trouble> {
+        let what = match broken {
+            Broken::Cancelled => "cancelled by the caller",
+            Broken::TimedOut => "",
+            broken => return self.lost(connection, Phase::Wait, Written::Whole, broken),
         };
-        outcome.unwrap_or_else(Attempt::Refused)
-    }
-
-    /// The caller does not wait any longer.
-    #[cold]
-    fn cancel(&mut self, mut connection: Checkout, id: u32) -> Attempt {
-        self.tell_cancelled(&mut connection, id);
-        let detail = self.detail(&connection, Phase::Wait, "cancelled by the caller".into());
-        let exception = SystemException::omg(Kind::Transient, 3, Completion::Maybe);
-        Attempt::Refused(exception.with_detail(detail))
-    }
-
-    /// The time is over while waiting: the server is told, the connection lives on.
-    #[cold]
-    fn give_up(&mut self, mut connection: Checkout, id: u32) -> Attempt {
-        self.tell_cancelled(&mut connection, id);
-        let detail = self.detail(&connection, Phase::Wait, String::new());
-        Attempt::Failed(Input::DeadlinePassed(Phase::Wait), detail)
-    }
-
-    fn tell_cancelled(&self, connection: &mut Checkout, id: u32) {
-        let version = self.profile().map_or(Version::GIOP_1_2, |profile| profile.version);
+        // The caller does not wait any longer: the server is told, the connection lives on.
         let mut cancel = Encoder::new();
-        giop::write_cancel_request(&mut cancel, version, id);
+        giop::write_cancel_request(&mut cancel, way.profile.version, id);
         connection.abandon(&cancel);
+        let detail = self.detail(&connection, Phase::Wait, what.into());
+        match broken {
+            Broken::Cancelled => {
+                refused(SystemException::omg(Kind::Transient, 3, Completion::Maybe).with_detail(detail))
+            }
+            _ => Box::new(Trouble::Failed(Input::DeadlinePassed(Phase::Wait), detail)),
+        }
     }
 
     /// The connection failed under the request.
     #[cold]
-    fn lost(&mut self, mut connection: Checkout, phase: Phase, written: Written, broken: Broken) -> Attempt {
+    fn lost(&self, mut connection: Checkout, phase: Phase, written: Written, broken: Broken) -> Box<Trouble> {
         let (orderly, message) = match &broken {
-            Broken::Closed => (true, "the server closed the connection in good order".to_owned()),
+            Broken::Fault(Fault::Unexpected(MessageKind::CloseConnection)) => {
+                (true, "the server closed the connection in good order".to_owned())
+            }
             Broken::TimedOut | Broken::Cancelled => (false, String::new()),
             Broken::Io(error) => (
                 written != Written::Nothing && connection.was_closed_orderly(&self.core.config().limits),
@@ -543,74 +375,40 @@ impl Call<'_, '_> {
             detail.elapsed = None;
         }
         connection.discard();
-        match broken {
-            Broken::TimedOut => Attempt::Failed(Input::DeadlinePassed(phase), detail),
-            _ => Attempt::Failed(Input::Lost { written, orderly }, detail),
-        }
+        let input = match broken {
+            Broken::TimedOut => Input::DeadlinePassed(phase),
+            _ => Input::Lost { written, orderly },
+        };
+        Box::new(Trouble::Failed(input, detail))
     }
 
     fn detail(&self, connection: &Checkout, phase: Phase, message: String) -> Detail {
-        let elapsed = self.due.elapsed(self.policies.timeout);
+        let elapsed = self.due.elapsed(self.object.timeout());
         Detail { endpoint: Some(connection.endpoint().to_string()), phase: Some(phase), elapsed, message }
     }
+}
 
-    /// Everything that is not a result: what the machine is told, or what is raised at once.
-    #[cold]
-    fn trouble(&mut self, attempt: Attempt) -> Result<Input, SystemException> {
-        // Whatever comes next is within the time that the call began with.
-        self.due = self.due.fixed();
-        match attempt {
-            Attempt::Reply(_) | Attempt::NoReplyWanted => Ok(Input::Answered),
-            Attempt::Refused(exception) => Err(exception),
-            Attempt::Failed(input, detail) => {
-                self.failure = detail;
-                // The other connections to a server that went away are no better than the one that was lost.
-                self.fresh |= matches!(input, Input::Lost { .. });
-                Ok(input)
-            }
-            Attempt::Raised(exception) => {
-                let input = Input::Raised { kind: exception.kind(), completed: exception.completed() };
-                self.raised = Some(exception);
-                Ok(input)
-            }
-            Attempt::Forward(ior) => {
-                let target = Arc::new(Target::new(self.core, ior));
-                let profiles = target.profiles.len();
-                self.next_target = Some(target);
-                Ok(Input::Forwarded { profiles })
-            }
-            Attempt::NeedsAddressing(mode) => {
-                self.addressing = mode;
-                Ok(Input::NeedsAddressing)
-            }
+#[cold]
+fn refused(exception: SystemException) -> Box<Trouble> {
+    Box::new(Trouble::Refused(exception))
+}
+
+/// What a reply says that is no result.
+#[cold]
+fn unusual<'r>(mut reply: Reply<'r>, head: &ReplyHead) -> Outcome<'r> {
+    let trouble = match head.status {
+        ReplyStatus::NoException => Ok(Trouble::Raised(crate::poa::no_such_object())),
+        ReplyStatus::UserException => match reply.into_exception() {
+            Ok(exception) => return Ok(Some(exception)),
+            Err(malformed) => Err(malformed),
+        },
+        ReplyStatus::SystemException => reply.read(SystemException::decode).map(Trouble::Raised),
+        ReplyStatus::LocationForward | ReplyStatus::LocationForwardPerm => {
+            reply.read(Ior::decode).map(Trouble::Forward)
         }
-    }
-
-    #[cold]
-    fn follow(&mut self) {
-        if let Some(target) = self.next_target.take() {
-            self.object.binding().set_forwarded(Some(Arc::clone(&target)));
-            self.target = target;
-        }
-        self.profile = 0;
-    }
-
-    #[cold]
-    fn back_to_the_original(&mut self) {
-        self.object.binding().set_forwarded(None);
-        self.target = Arc::clone(self.object.binding().original(self.core));
-        self.profile = 0;
-    }
-
-    /// The exception with what is known about the last failure.
-    #[cold]
-    fn explain(&mut self, exception: SystemException) -> SystemException {
-        let mut detail = std::mem::take(&mut self.failure);
-        if let Some(known) = exception.detail()
-            && detail.message.is_empty()
-        {
-            detail.message.clone_from(&known.message);
-        }
-        exception.with_detail(detail)
-    }
+        ReplyStatus::NeedsAddressingMode => reply
+            .read(|decoder| decoder.read_i16())
+            .map(|mode| Trouble::NeedsAddressing(AddressingMode::from_number(mode).unwrap_or(AddressingMode::Key))),
+    };
+    Err(Box::new(trouble.unwrap_or_else(Trouble::Refused)))
 }

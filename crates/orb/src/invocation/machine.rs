@@ -1,5 +1,6 @@
 //! The rules of one invocation, as a pure machine: which profile to try, when to retry, when to follow a forward, when to
-//! give up. The blocking driver in `call.rs` (and the simulation in the tests) reports what happened and does what it is told.
+//! give up. The blocking driver in `driver.rs` (and the simulation in the tests) reports what happened and does what it is told. A
+//! reply that is a result or a user exception ends the invocation; the machine is not asked about it.
 //!
 //! Invariant: after the first octet of a complete request may have been acted upon by a server, the request is never sent again,
 //! unless the server itself said that it did not run it (CORBA 3.0.3, sections 15.5.1 and 4.12.3.3).
@@ -27,8 +28,6 @@ pub(crate) enum Input {
         /// The peer had announced the end with CloseConnection: what it did not answer, it did not run.
         orderly: bool,
     },
-    /// The reply is a result or a user exception: the invocation is over.
-    Answered,
     /// The reply is a system exception.
     Raised {
         /// Which one.
@@ -72,7 +71,7 @@ pub(crate) enum Output {
     Send,
     /// Make the forwarded target the current one, then get a connection to its first profile.
     Follow,
-    /// Hand the reply (result or exception) to the caller.
+    /// Raise the system exception that the reply is.
     Deliver,
     /// Raise this.
     Fail(SystemException),
@@ -121,18 +120,13 @@ impl Machine {
     #[must_use]
     #[inline]
     pub(crate) fn step(&mut self, input: Input) -> Output {
-        match input {
-            Input::Connected => Output::Send,
-            Input::Answered => Output::Deliver,
-            other => self.trouble(other),
-        }
+        if input == Input::Connected { Output::Send } else { self.trouble(input) }
     }
 
     #[cold]
     fn trouble(&mut self, input: Input) -> Output {
         match input {
             Input::Connected => Output::Send,
-            Input::Answered => Output::Deliver,
             Input::ConnectFailed => self.next_profile(),
             Input::Lost { written, orderly } => {
                 if written == Written::Whole && !orderly {

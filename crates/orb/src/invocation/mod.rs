@@ -1,6 +1,7 @@
-//! Calls from the client's side: what to try (the pure [`machine`]), how (the blocking driver in `call`), and the reply.
+//! Calls from the client's side: what to try (the pure [`machine`]), how (`call`, and the [`driver`] where it takes more than one exchange), and the reply.
 
 pub(crate) mod call;
+mod driver;
 pub(crate) mod machine;
 mod operation;
 mod reply;

@@ -11,12 +11,12 @@ use crate::orb::Core;
 
 /// The answer to a call: results, or a user exception. While it lives it holds the connection that it came on.
 #[derive(Debug)]
-pub struct Reply {
+pub struct Reply<'r> {
     body: Body,
-    core: Arc<Core>,
+    core: &'r Arc<Core>,
     /// Where the next value is.
     position: usize,
-    exception: Option<String>,
+    exception: Option<Box<str>>,
     endian: Endian,
     version: Version,
     code_sets: CodeSets,
@@ -28,24 +28,29 @@ pub(crate) enum Body {
     /// At the front of the connection's buffer, this long.
     InPlace(Checkout, usize),
     /// In memory of its own, with the places where GIOP 1.1 fragments begin.
-    Owned(Octets, Vec<usize>),
+    Owned(Box<(Octets, Vec<usize>)>),
 }
 
 impl Body {
+    #[cold]
+    pub(crate) fn owned(octets: Octets, breaks: Vec<usize>) -> Self {
+        Body::Owned(Box::new((octets, breaks)))
+    }
+
     #[inline]
     fn octets(&self) -> &[u8] {
         match self {
             Body::InPlace(connection, length) => connection.in_place(*length),
-            Body::Owned(octets, _) => octets,
+            Body::Owned(owned) => &owned.0,
         }
     }
 }
 
-impl Reply {
+impl<'r> Reply<'r> {
     #[inline]
     pub(crate) fn new(
         body: Body,
-        core: Arc<Core>,
+        core: &'r Arc<Core>,
         position: usize,
         (endian, version, code_sets): (Endian, Version, CodeSets),
     ) -> Self {
@@ -55,7 +60,7 @@ impl Reply {
     /// Reads the repository id that a user exception begins with.
     #[cold]
     pub(crate) fn into_exception(mut self) -> Result<Self, SystemException> {
-        self.exception = Some(self.read(|decoder| decoder.read_latin1_string())?);
+        self.exception = Some(self.read(|decoder| decoder.read_latin1_string())?.into());
         Ok(self)
     }
 
@@ -90,7 +95,7 @@ impl Reply {
         read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>,
     ) -> Result<T, SystemException> {
         let octets = self.body.octets();
-        let env: &(dyn Any + Sync) = &self.core;
+        let env: &(dyn Any + Sync) = self.core;
         let mut decoder = Decoder::new(octets, self.endian)
             .at(self.position)
             .with_version(self.version)
@@ -98,8 +103,8 @@ impl Reply {
             .with_from_server(true)
             .with_limits(&self.core.config().limits)
             .with_env(env);
-        if let Body::Owned(owner, breaks) = &self.body {
-            decoder = decoder.with_owner(owner).with_breaks(breaks);
+        if let Body::Owned(owned) = &self.body {
+            decoder = decoder.with_owner(&owned.0).with_breaks(&owned.1);
         }
         match read(&mut decoder) {
             Ok(value) => {
@@ -111,7 +116,7 @@ impl Reply {
     }
 }
 
-impl Drop for Reply {
+impl Drop for Reply<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Body::InPlace(connection, length) = &mut self.body {

@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use corelane_sys::lock::Scope;
 use corelane_sys::published::Published;
+use corelane_wire::giop::{self, AddressingMode};
 use corelane_wire::ior::Ior;
-use corelane_wire::{CodeSets, Version};
+use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Version};
 
 use crate::client::pool::Pool;
 use crate::orb::Core;
@@ -65,10 +66,21 @@ impl Binding {
         self.original.get_or_init(|| Arc::new(Target::new(core, self.ior.clone())))
     }
 
+    /// Whether the object was forwarded.
+    #[inline]
+    pub(crate) fn has_moved(&self) -> bool {
+        self.moved.load(Ordering::Acquire)
+    }
+
     /// Where to go first: the forwarded target if there is one.
     #[inline]
     pub(crate) fn forwarded(&self) -> Option<Arc<Target>> {
-        if self.moved.load(Ordering::Acquire) { Option::clone(&self.forwarded.load()) } else { None }
+        if self.has_moved() { self.latest() } else { None }
+    }
+
+    #[cold]
+    fn latest(&self) -> Option<Arc<Target>> {
+        Option::clone(&self.forwarded.load())
     }
 
     pub(crate) fn set_forwarded(&self, target: Option<Arc<Target>>) {
@@ -94,5 +106,33 @@ impl Target {
     pub(crate) fn new(core: &Core, ior: Ior) -> Self {
         let profiles = core.usable_profiles(&ior);
         Target { ior, profiles }
+    }
+}
+
+/// A target address other than the object key, for servers that insist.
+pub(super) struct RareTarget<'t> {
+    index: u32,
+    tag: u32,
+    data: &'t [u8],
+    ior: Vec<u8>,
+}
+
+impl<'t> RareTarget<'t> {
+    #[cold]
+    pub(super) fn new(ior: &'t Ior, index: u32, endian: Endian) -> Result<Self, CdrError> {
+        let profile = ior.profiles.get(index as usize).ok_or(CdrError::BadDiscriminator)?;
+        let mut encoder = Encoder::new();
+        encoder.set_endian(endian);
+        ior.encode(&mut encoder)?;
+        Ok(RareTarget { index, tag: profile.tag, data: &profile.data, ior: encoder.into_buffer() })
+    }
+
+    pub(super) fn target(&self, mode: AddressingMode) -> giop::Target<'_> {
+        match mode {
+            AddressingMode::Reference => {
+                giop::Target::Reference { selected: self.index, tag: self.tag, data: self.data, ior: &self.ior }
+            }
+            AddressingMode::Profile | AddressingMode::Key => giop::Target::Profile { tag: self.tag, data: self.data },
+        }
     }
 }

@@ -15,10 +15,10 @@ use super::{Found, Located};
 use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::target::Target;
-use crate::invocation::{Body, Operation, Reply};
+use crate::invocation::{Body, Operation, Reply, call};
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::policy::{Due, Timeout};
+use crate::policy::Due;
 use crate::servant::ServerCall;
 use crate::server::request::{Outcome, panicked, run};
 
@@ -125,23 +125,23 @@ fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8]) -> Ans
 
 /// A call that is marshalled but stays in the process: the stub does not know the interface, or the servant is dynamic.
 #[cold]
-pub(crate) fn invoke_local<'a>(
+pub(crate) fn invoke_local<'r, 'a>(
+    core: &'r Arc<Core>,
     object: &ObjectRef,
     operation: &Operation,
     arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
-) -> Result<Reply, SystemException> {
-    let core = object.core();
+) -> Result<Reply<'r>, SystemException> {
     core.check_usable()?;
     let mut request = Encoder::new();
     request.set_code_sets(CodeSets::UTF8_UTF16);
     arguments(&mut request)?;
     let request: Arc<[u8]> = request.to_vec().into();
     let mut target = object.clone();
-    let until = Due::of(object.policies().timeout.unwrap_or(Timeout::Never)).moment();
+    let until = Due::of(object.timeout()).moment();
     let mut forwards = 0;
     loop {
         let Some(key) = target.binding().local_key(core) else {
-            return target.with_policies(object.policies()).invoke_raising(operation, arguments);
+            return call::invoke(core, &target.with_policies(object.policies()), operation, arguments);
         };
         let mut answer = attempt(core, key, operation.name(), &request);
         if let Outcome::Held(hold @ Hold::MainThread(_)) = &answer.0 {
@@ -150,8 +150,8 @@ pub(crate) fn invoke_local<'a>(
         match answer {
             (Outcome::Done, reply, raised) => {
                 let codec = (Endian::NATIVE, Version::GIOP_1_2, CodeSets::UTF8_UTF16);
-                let body = Body::Owned(Octets::from(reply), Vec::new());
-                let reply = Reply::new(body, Arc::clone(core), 0, codec);
+                let body = Body::owned(Octets::from(reply), Vec::new());
+                let reply = Reply::new(body, core, 0, codec);
                 return if raised { reply.into_exception() } else { Ok(reply) };
             }
             (Outcome::Exception(exception), ..) => return Err(exception),
@@ -256,7 +256,7 @@ pub(crate) fn send_local<'a>(
 ) -> Result<(), SystemException> {
     // What the servant raises is nobody's business, as it would be from afar; that the ORB has ended is.
     object.core().check_usable()?;
-    let _ = invoke_local(object, operation, arguments);
+    let _ = invoke_local(object.core(), object, operation, arguments);
     Ok(())
 }
 
@@ -264,7 +264,7 @@ pub(crate) fn send_local<'a>(
 pub(crate) fn locate_local(object: &ObjectRef) -> Result<(), SystemException> {
     let core = object.core();
     core.check_usable()?;
-    let until = Due::of(object.policies().timeout.unwrap_or(Timeout::Never)).moment();
+    let until = Due::of(object.timeout()).moment();
     let Some(key) = object.binding().local_key(core) else { return Ok(()) };
     loop {
         match core.adapters().locate(key) {

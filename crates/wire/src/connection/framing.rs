@@ -87,7 +87,9 @@ impl Framer {
     /// [`ProtocolFault`], also where the octets are too few for a header but cannot become one any more.
     #[inline]
     pub fn next(&mut self, unread: &[u8], limits: &Limits) -> Result<Step, ProtocolFault> {
-        let Some(octets) = unread.first_chunk() else { return too_few(unread) };
+        let Some(octets) = unread.first_chunk() else {
+            return if unread.is_empty() { Ok(Step::NeedMore(Header::LEN)) } else { too_few(unread) };
+        };
         let header = Header::parse(octets)?;
         if header.size > limits.message_size {
             return Err(ProtocolFault::TooLarge { size: u64::from(header.size), limit: limits.message_size });

@@ -119,10 +119,11 @@ impl Header {
     /// [`HeaderError`].
     #[inline]
     pub fn parse(octets: &[u8; Header::LEN]) -> Result<Header, HeaderError> {
-        let [m0, m1, m2, m3, major, minor, flags, kind, s0, s1, s2, s3] = *octets;
-        if [m0, m1, m2, m3] != *b"GIOP" {
-            return Err(Header::bad_magic([m0, m1, m2, m3]));
+        let [magic, middle, size]: [[u8; 4]; 3] = bytemuck::cast(*octets);
+        if magic != *b"GIOP" {
+            return Err(Header::bad_magic(magic));
         }
+        let [major, minor, flags, kind] = middle;
         let version = Version { major, minor };
         if !version.is_supported() {
             return Err(HeaderError::Version { got: version });
@@ -133,10 +134,7 @@ impl Header {
             Some(MessageKind::Fragment) if minor == 0 => return Err(HeaderError::Kind { got: kind }),
             Some(kind) => kind,
         };
-        let size = match endian {
-            Endian::Big => u32::from_be_bytes([s0, s1, s2, s3]),
-            Endian::Little => u32::from_le_bytes([s0, s1, s2, s3]),
-        };
+        let size = number(u32::from_ne_bytes(size), endian);
         Ok(Header { version, endian, more_fragments: flags & 2 != 0 && minor != 0, kind, size })
     }
 
@@ -163,6 +161,12 @@ impl Header {
         let Version { major, minor } = self.version;
         [b'G', b'I', b'O', b'P', major, minor, flags, self.kind as u8, s0, s1, s2, s3]
     }
+}
+
+/// A number between the order of this machine and `endian`, either way.
+#[inline]
+pub(super) fn number(number: u32, endian: Endian) -> u32 {
+    if endian.is_foreign() { number.swap_bytes() } else { number }
 }
 
 /// Begins a message at the end of what the encoder holds: the header, with a size that [`finish`] fills in.

@@ -2,7 +2,7 @@
 
 use super::Version;
 use super::contexts::{self, Contexts, ServiceContext};
-use super::header::{Header, MessageKind, begin};
+use super::header::{Header, MessageKind, begin, number};
 use super::request::body_at;
 use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
@@ -87,17 +87,13 @@ impl<'m> Reply<'m> {
     /// A reply of GIOP 1.2 without service contexts; `None` for every other one, and for what is malformed.
     #[inline]
     fn parse_plain(message: &'m [u8], header: &Header) -> Option<Reply<'m>> {
-        let number = |octets: [u8; 4]| match header.endian {
-            Endian::Big => u32::from_be_bytes(octets),
-            Endian::Little => u32::from_le_bytes(octets),
-        };
         let (_, rest) = message.split_first_chunk::<{ Header::LEN }>()?;
-        let ([i0, i1, i2, i3, s0, s1, s2, s3, 0, 0, 0, 0], _) = rest.split_first_chunk()? else { return None };
+        let [id, status, 0]: [u32; 3] = bytemuck::cast(*rest.first_chunk::<12>()?) else { return None };
         Some(Reply {
             version: header.version,
             endian: header.endian,
-            request_id: number([*i0, *i1, *i2, *i3]),
-            status: ReplyStatus::from_number(number([*s0, *s1, *s2, *s3]))?,
+            request_id: number(id, header.endian),
+            status: ReplyStatus::from_number(number(status, header.endian))?,
             contexts: Contexts::EMPTY,
             // A multiple of 8 already.
             body_at: Header::LEN + 12,
@@ -148,10 +144,8 @@ pub fn begin_reply(
     begin(e, version, MessageKind::Reply);
     e.set_from_server(true);
     if version.is_1_2() && contexts.is_empty() {
-        let order = |number: u32| if e.endian().is_foreign() { number.swap_bytes() } else { number }.to_ne_bytes();
-        let [i0, i1, i2, i3] = order(request_id);
-        let [s0, s1, s2, s3] = order(u32::from(status as u8));
-        e.write_raw(&[i0, i1, i2, i3, s0, s1, s2, s3, 0, 0, 0, 0]);
+        let fixed = [number(request_id, e.endian()), number(u32::from(status as u8), e.endian()), 0];
+        e.write_raw(bytemuck::bytes_of(&fixed));
         e.begin_body(8);
     } else if version.is_1_2() {
         e.write_u32(request_id);

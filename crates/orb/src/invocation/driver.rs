@@ -1,0 +1,243 @@
+//! What the pure [machine](super::machine) says of a call that is more than one exchange on a connection that is there:
+//! connecting, retrying, forwards, other addressing modes, giving up.
+
+use std::sync::Arc;
+
+use corelane_sys::clock::Monotonic;
+use corelane_wire::giop::AddressingMode;
+
+use super::call::{Call, Trouble, Way};
+use super::machine::{Input, Machine, Output};
+use super::reply::Reply;
+use super::target::Target;
+use crate::client::pool::{Checkout, NoConnection};
+use crate::clock;
+use crate::exception::{Detail, Phase, SystemException};
+use crate::policy::CallPolicies;
+
+/// What an output of the machine comes to.
+enum Next {
+    /// Get a connection.
+    Connect,
+    /// Write the request and wait for the reply.
+    Send,
+    /// The call has failed.
+    Raise(SystemException),
+    /// The call is over and has no result.
+    Nothing,
+}
+
+pub(super) struct Driver<'r, 'c, 'a> {
+    call: Call<'r, 'c, 'a>,
+    policies: CallPolicies,
+    machine: Machine,
+    target: Arc<Target>,
+    profile: usize,
+    addressing: AddressingMode,
+    connection: Option<Checkout>,
+    next_target: Option<Arc<Target>>,
+    /// Only a connection made now will do.
+    fresh: bool,
+    failure: Detail,
+    /// The system exception that the last reply was.
+    raised: Option<SystemException>,
+}
+
+impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
+    #[cold]
+    pub(super) fn new(call: Call<'r, 'c, 'a>) -> Self {
+        let policies = call.object.policies();
+        let binding = call.object.binding();
+        let original = binding.original(call.core);
+        let forwarded = binding.forwarded();
+        let machine = Machine::new(
+            forwarded.as_ref().unwrap_or(original).profiles.len(),
+            forwarded.is_some(),
+            original.profiles.len(),
+            policies.retry_transient.unwrap_or(0),
+        );
+        Driver {
+            call,
+            policies,
+            machine,
+            target: forwarded.unwrap_or_else(|| Arc::clone(original)),
+            profile: 0,
+            addressing: AddressingMode::Key,
+            connection: None,
+            next_target: None,
+            fresh: false,
+            failure: Detail::default(),
+            raised: None,
+        }
+    }
+
+    /// From the first step.
+    #[cold]
+    pub(super) fn run(self) -> Result<Option<Reply<'r>>, SystemException> {
+        let output = self.machine.start();
+        self.drive(output)
+    }
+
+    /// From the trouble that the first attempt came to.
+    #[cold]
+    pub(super) fn go_on(mut self, trouble: Trouble) -> Result<Option<Reply<'r>>, SystemException> {
+        let input = self.note(trouble)?;
+        let output = self.machine.step(input);
+        self.drive(output)
+    }
+
+    fn drive(mut self, mut output: Output) -> Result<Option<Reply<'r>>, SystemException> {
+        loop {
+            let input = match self.prepare(output) {
+                Next::Connect => self.connect(),
+                Next::Send => match self.attempt() {
+                    Ok(reply) => return Ok(reply),
+                    Err(trouble) => self.note(*trouble)?,
+                },
+                Next::Raise(exception) => return Err(exception),
+                Next::Nothing => return Ok(None),
+            };
+            output = self.machine.step(input);
+        }
+    }
+
+    /// Does of an output what takes no time.
+    fn prepare(&mut self, output: Output) -> Next {
+        match output {
+            Output::Send => return Next::Send,
+            Output::Connect { profile } => self.profile = profile,
+            Output::ConnectOriginal => self.back_to_the_original(),
+            Output::Follow => self.follow(),
+            Output::Deliver => return self.raised.take().map_or(Next::Nothing, Next::Raise),
+            Output::Fail(exception) => return Next::Raise(self.explain(exception)),
+        }
+        Next::Connect
+    }
+
+    fn attempt(&mut self) -> Result<Option<Reply<'r>>, Box<Trouble>> {
+        match (self.target.profiles.get(self.profile), self.connection.take()) {
+            (Some(profile), Some(connection)) => {
+                let way = Way { target: &self.target, profile, addressing: self.addressing };
+                self.call.attempt(way, connection)
+            }
+            _ => Err(Box::new(Trouble::Failed(Input::ConnectFailed, Detail::default()))),
+        }
+    }
+
+    fn connect(&mut self) -> Input {
+        if self.connect_at_once() { Input::Connected } else { self.connect_anew() }
+    }
+
+    /// Takes a connection that nobody uses, if there is one.
+    fn connect_at_once(&mut self) -> bool {
+        let Some(profile) = self.target.profiles.get(self.profile) else { return false };
+        self.connection = if self.fresh { None } else { profile.pool.idle() };
+        self.connection.is_some()
+    }
+
+    fn connect_anew(&mut self) -> Input {
+        let start = clock::now();
+        let (whole, until) = self.connect_until(start);
+        let Some(profile) = self.target.profiles.get(self.profile) else { return Input::ConnectFailed };
+        let outcome = profile.pool.connect(self.call.core, whole, until, self.fresh);
+        self.connected(outcome, start, clock::now())
+    }
+
+    /// Until when a connection may be waited for, and until when it may be made, from `start` on.
+    fn connect_until(&mut self, start: Monotonic) -> (Option<Monotonic>, Option<Monotonic>) {
+        self.call.due = self.call.due.fixed();
+        let whole = self.call.due.moment();
+        let until = match self.policies.connect_timeout {
+            Some(timeout) => Some(whole.map_or(start + timeout, |whole| whole.min(start + timeout))),
+            None => whole,
+        };
+        (whole, until)
+    }
+
+    /// What came of connecting between `start` and `now`.
+    fn connected(&mut self, outcome: Result<Checkout, NoConnection>, start: Monotonic, now: Monotonic) -> Input {
+        let profile = self.target.profiles.get(self.profile);
+        let endpoint = profile.and_then(|profile| profile.pool.key().endpoints.first()).map(ToString::to_string);
+        let elapsed = Some(now.since(start));
+        let detail = |phase, message| Detail { endpoint, phase: Some(phase), elapsed, message };
+        match outcome {
+            Ok(connection) => {
+                self.connection = Some(connection);
+                Input::Connected
+            }
+            Err(NoConnection::AllBusy) => {
+                self.failure =
+                    detail(Phase::Acquire, "every connection that may be made to the server is in use".into());
+                Input::DeadlinePassed(Phase::Acquire)
+            }
+            Err(NoConnection::TimedOut) => {
+                self.failure = detail(Phase::Connect, String::new());
+                if self.call.due.moment().is_some_and(|whole| now >= whole) {
+                    Input::DeadlinePassed(Phase::Connect)
+                } else {
+                    Input::ConnectFailed
+                }
+            }
+            Err(NoConnection::Failed(error)) => {
+                self.failure = detail(Phase::Connect, error.to_string());
+                Input::ConnectFailed
+            }
+        }
+    }
+
+    /// What the machine is told of trouble, or what is raised at once.
+    fn note(&mut self, trouble: Trouble) -> Result<Input, SystemException> {
+        // Whatever comes next is within the time that the call began with.
+        self.call.due = self.call.due.fixed();
+        match trouble {
+            Trouble::Refused(exception) => Err(exception),
+            Trouble::Failed(input, detail) => {
+                self.failure = detail;
+                // The other connections to a server that went away are no better than the one that was lost.
+                self.fresh |= matches!(input, Input::Lost { .. });
+                Ok(input)
+            }
+            Trouble::Raised(exception) => {
+                let input = Input::Raised { kind: exception.kind(), completed: exception.completed() };
+                self.raised = Some(exception);
+                Ok(input)
+            }
+            Trouble::Forward(ior) => {
+                let target = Arc::new(Target::new(self.call.core, ior));
+                let profiles = target.profiles.len();
+                self.next_target = Some(target);
+                Ok(Input::Forwarded { profiles })
+            }
+            Trouble::NeedsAddressing(mode) => {
+                self.addressing = mode;
+                Ok(Input::NeedsAddressing)
+            }
+        }
+    }
+
+    fn follow(&mut self) {
+        if let Some(target) = self.next_target.take() {
+            self.call.object.binding().set_forwarded(Some(Arc::clone(&target)));
+            self.target = target;
+        }
+        self.profile = 0;
+    }
+
+    fn back_to_the_original(&mut self) {
+        let binding = self.call.object.binding();
+        binding.set_forwarded(None);
+        self.target = Arc::clone(binding.original(self.call.core));
+        self.profile = 0;
+    }
+
+    /// The exception with what is known about the last failure.
+    fn explain(&mut self, exception: SystemException) -> SystemException {
+        let mut detail = std::mem::take(&mut self.failure);
+        if let Some(known) = exception.detail()
+            && detail.message.is_empty()
+        {
+            detail.message.clone_from(&known.message);
+        }
+        exception.with_detail(detail)
+    }
+}
