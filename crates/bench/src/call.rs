@@ -53,6 +53,7 @@ impl Floor {
             transport: self.carrier.name(),
             op: operation.to_string(),
             config: self.config.clone(),
+            along: None,
         };
         Ok(Some(Variant { label, subject, against: Vec::new() }))
     }
@@ -223,7 +224,7 @@ impl Servers {
     }
 
     fn label(&self, peer: &'static str, operation: Operation, config: String) -> Label {
-        Label { bench: "call", peer, transport: self.carrier.name(), op: operation.to_string(), config }
+        Label { bench: "call", peer, transport: self.carrier.name(), op: operation.to_string(), config, along: None }
     }
 }
 

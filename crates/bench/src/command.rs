@@ -2,16 +2,18 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 
 use crate::Failure;
 use crate::call;
 use crate::counts;
 use crate::demux;
-use crate::environment::Environment;
+use crate::environment::{Ending, Environment};
 use crate::footprint;
 use crate::harness::Progress;
 use crate::idle::Awake;
 use crate::options::Options;
+use crate::page;
 use crate::report::Report;
 
 /// What the command says when it is asked for help, or when it does not understand.
@@ -19,9 +21,11 @@ pub const USAGE: &str = "\
 usage: corelane bench list
        corelane bench run NAME... [OPTION]...
        corelane bench all [OPTION]...
+       corelane bench report FILE... [--out PAGE]
 
 Measures this ORB, its peers and bare sockets against each other. Variants take turns, so that ratios hold even where
-the machine does not keep still; figures mean something only while nothing else runs.
+the machine does not keep still; figures mean something only while nothing else runs. `report` makes one HTML page of the
+JSON lines of one or more runs and compares them.
 
   --quick, --full       fewer or more calls (3 x 2000 or 10 x 50000 instead of 5 x 10000)
   --count N             calls per repetition
@@ -36,6 +40,7 @@ the machine does not keep still; figures mean something only while nothing else 
   --transport NAME      tcp (the default) or unix, for `call`; may be given twice
   --key N               octets of an object key, for the message sizes of `floor` (32)
   --json FILE           also write JSON lines (docs/benchmarks.md)
+  --out FILE            the page that `report` writes (report.html)
   --hello FILE          the hello example's server, for `footprint`; by default hello-server beside this program
   --peers DIR           where the peers' sources are: interop/peers of the repository
   --without-peers       leave the peers out; the report says so
@@ -107,20 +112,34 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
             }
             return RAN;
         }
+        Ok(Chosen::Report) => {
+            let files: Vec<PathBuf> = options.names.iter().map(PathBuf::from).collect();
+            return match page::write(&files, &options.out) {
+                Ok(runs) => {
+                    let _ =
+                        writeln!(out, "{} has {runs} run{}", options.out.display(), if runs == 1 { "" } else { "s" });
+                    RAN
+                }
+                Err(failure) => failed(&failure, out),
+            };
+        }
         Ok(Chosen::These(benchmarks)) => benchmarks,
         Err(failure) => return wrong_usage(&failure, out),
     };
     match run_all(&chosen, &options, out) {
         Ok(()) => RAN,
-        Err(failure) => {
-            let _ = writeln!(out, "error: {failure}");
-            FAILED
-        }
+        Err(failure) => failed(&failure, out),
     }
+}
+
+fn failed(failure: &Failure, out: &mut dyn Write) -> u8 {
+    let _ = writeln!(out, "error: {failure}");
+    FAILED
 }
 
 enum Chosen {
     List,
+    Report,
     These(Vec<&'static Benchmark>),
 }
 
@@ -128,6 +147,8 @@ fn choose(verb: &str, names: &[String]) -> Result<Chosen, Failure> {
     match verb {
         "list" if names.is_empty() => Ok(Chosen::List),
         "all" if names.is_empty() => Ok(Chosen::These(BENCHMARKS.iter().collect())),
+        "report" if names.is_empty() => Err(Failure::new("no file is named that `--json` has written")),
+        "report" => Ok(Chosen::Report),
         "list" | "all" => Err(Failure::new(format!("`{verb}` takes no names; `run` does"))),
         "run" if names.is_empty() => Err(Failure::new("no benchmark is named; `corelane bench list` lists them")),
         "run" => {
@@ -139,8 +160,8 @@ fn choose(verb: &str, names: &[String]) -> Result<Chosen, Failure> {
             });
             named.collect::<Result<_, _>>().map(Chosen::These)
         }
-        "" => Err(Failure::new("what is to be done is not said: list, run or all")),
-        _ => Err(Failure::new(format!("there is no `{verb}`; there are list, run and all"))),
+        "" => Err(Failure::new("what is to be done is not said: list, run, all or report")),
+        _ => Err(Failure::new(format!("there is no `{verb}`; there are list, run, all and report"))),
     }
 }
 
@@ -158,7 +179,9 @@ fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) ->
     }
     let mut progress = Progress::new();
     let mut first_failure = None;
-    for benchmark in benchmarks {
+    let began = Ending::begin();
+    for (index, benchmark) in benchmarks.iter().enumerate() {
+        progress.step(index + 1, benchmarks.len());
         let outcome = (benchmark.run)(options, &mut report, &mut progress);
         progress.clear();
         if let Err(failure) = outcome {
@@ -166,6 +189,7 @@ fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) ->
             first_failure.get_or_insert(failure);
         }
     }
+    report.end(&Ending::since(&began))?;
     if report.is_incomplete() {
         report.text("\nThe run is incomplete: see NOT MEASURED above.\n")?;
     }
@@ -192,7 +216,7 @@ mod tests {
 
     #[test]
     fn wrong_usage_is_told_from_failure() {
-        for line in ["", "what", "run", "run nothing", "list call", "all call", "run call --core"] {
+        for line in ["", "what", "run", "run nothing", "list call", "all call", "run call --core", "report"] {
             let (status, text) = said(line);
             assert_eq!(status, WRONG_USAGE, "{line}");
             assert!(text.starts_with("error: ") && text.contains("usage:"), "{text}");

@@ -99,7 +99,7 @@ fn switches(status: &str) -> (u64, u64) {
 }
 
 /// The eighth number of the first line of /proc/stat, whose unit is 10 ms on every Linux (USER_HZ).
-fn steal_ms(stat: &str) -> Option<f64> {
+pub(crate) fn steal_ms(stat: &str) -> Option<f64> {
     let ticks: f64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
     Some(ticks * 10.0)
 }

@@ -59,6 +59,7 @@ pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut 
                     transport: "tcp",
                     op: operation.to_string(),
                     config: architecture.config() + deadline,
+                    along: None,
                 };
                 let (client, server) = of_calls(target, operation)?;
                 let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
@@ -69,11 +70,12 @@ pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut 
                 }
             }
             progress.clear();
-            report.text(&table(&format!("counts per call, {}{deadline}", architecture.config()), &values))?;
-            report.records(&values)?;
+            let title = format!("counts per call, {}{deadline}", architecture.config());
+            report.text(&table(&title, &values))?;
+            report.records(&title, &values)?;
         }
     }
-    report.missing("counts", "Corelane", "atomic operations of a call: nothing counts them yet")
+    Ok(())
 }
 
 /// What the design allows to a call with plain arguments.
@@ -241,6 +243,7 @@ mod tests {
             transport: "tcp",
             op: "octet".into(),
             config: "reactive".into(),
+            along: None,
         };
         let tally = |system_calls| Tally {
             system_calls,

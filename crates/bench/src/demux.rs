@@ -4,7 +4,7 @@ use corelane::mapping::Operation as Name;
 use corelane::{Orb, Reference};
 
 use crate::Failure;
-use crate::harness::{Compare, Group, Label, Progress, Variant, measure};
+use crate::harness::{Along, Compare, Group, Label, Progress, Variant, measure};
 use crate::options::Options;
 use crate::orb::client::{Names, Rounds, object};
 use crate::orb::generated::cubit::CountedTargetRef;
@@ -54,7 +54,7 @@ fn objects(
         let mut variants = Vec::with_capacity(servers.len());
         for (count, server) in &mut servers {
             progress.show(&format!("demux: references of {count} objects"));
-            let label = label(op, objects_text(*count, keys));
+            let label = label(op, objects_text(*count, keys), keys.name(), ("objects", *count));
             let subject = Box::new(rounds(orb, server, word, number)?);
             variants.push(Variant { label, subject, against: Vec::new() });
         }
@@ -73,7 +73,7 @@ fn objects(
             let octets = server.ask("octets", PATIENCE)?;
             let value = octets.parse().map_err(|_| Failure::new(format!("`{octets}` is no number of octets")))?;
             values.push(Value {
-                label: label("", objects_text(*count, keys)),
+                label: label("", objects_text(*count, keys), keys.name(), ("objects", *count)),
                 what: "resident memory per active object".into(),
                 value,
                 unit: "octets",
@@ -121,7 +121,8 @@ fn operations(orb: &Orb, options: &Options, report: &mut Report<'_>, progress: &
                 _ => names[number as usize % width],
             });
             let subject = Names { object: object.clone(), operations: chosen.collect(), next: 0, server: server.pid() };
-            let label = label(op, format!("{width} operation{}", if *width == 1 { "" } else { "s" }));
+            let config = format!("{width} operation{}", if *width == 1 { "" } else { "s" });
+            let label = label(op, config, op, ("operations", *width));
             variants.push(Variant { label, subject: Box::new(subject), against: Vec::new() });
         }
         compare(format!("demux, {op} of 1 to 1,000"), variants, options, report, progress)?;
@@ -143,6 +144,7 @@ fn compare(
     report.figures(&group.title, group.compare, &figures)
 }
 
-fn label(op: &str, config: String) -> Label {
-    Label { bench: "demux", peer: "Corelane", transport: "tcp", op: op.to_owned(), config }
+fn label(op: &str, config: String, series: &str, (axis, x): (&'static str, usize)) -> Label {
+    let along = Some(Along { series: series.to_owned(), axis, x: x as u64 });
+    Label { bench: "demux", peer: "Corelane", transport: "tcp", op: op.to_owned(), config, along }
 }

@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::SystemTime;
 
+use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::thread::{self, Scheduling};
 
+use crate::cost::steal_ms;
 use crate::json::Object;
 use crate::placement::Placement;
 
@@ -31,6 +34,12 @@ pub struct Environment {
     pub pinning: String,
     /// Real-time threads of other programs.
     pub realtime_threads: Vec<String>,
+    /// How often the processor's frequency may change: the governor of core 0.
+    pub governor: String,
+    /// How late the kernel may wake ordinary threads, and how much of each second real-time threads may have.
+    pub timing: String,
+    /// Date and time of the beginning, UTC.
+    pub date: String,
     /// How much others had to do in the minute before (load average).
     pub load: f64,
 }
@@ -56,7 +65,10 @@ impl Environment {
             scheduling: scheduling(placement.scheduling),
             pinning: placement.cores.to_string(),
             realtime_threads: realtime_threads(),
-            load: text("/proc/loadavg").and_then(|line| line.split(' ').next()?.parse().ok()).unwrap_or(0.0),
+            governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").unwrap_or_else(unknown),
+            timing: timing(),
+            date: date(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())),
+            load: load_average(),
         }
     }
 
@@ -103,9 +115,97 @@ impl Environment {
             .text("scheduling", &self.scheduling)
             .text("pinning", &self.pinning)
             .texts("realtime_threads", self.realtime_threads.iter().map(String::as_str))
+            .text("governor", &self.governor)
+            .text("timing", &self.timing)
+            .text("date", &self.date)
             .number("load", self.load)
             .truth("quiet", self.load <= QUIET)
     }
+}
+
+/// What only the end of a run knows.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    seconds: f64,
+    load: f64,
+    steal_ms: f64,
+    steal_percent: f64,
+}
+
+/// The machine at the beginning of a run, for [`Ending::since`].
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning {
+    at: Monotonic,
+    steal_ms: f64,
+}
+
+impl Ending {
+    /// To be called when the run begins.
+    #[must_use]
+    pub fn begin() -> Beginning {
+        Beginning { at: clock::now(), steal_ms: stolen_ms() }
+    }
+
+    /// What has happened since.
+    #[must_use]
+    pub fn since(beginning: &Beginning) -> Self {
+        let seconds = beginning.at.elapsed().as_secs_f64();
+        let steal_ms = (stolen_ms() - beginning.steal_ms).max(0.0);
+        let cores = thread::affinity(None).map_or(1, |set| set.len()).max(1) as f64;
+        let steal_percent = steal_ms / (1e3 * seconds.max(1e-3) * cores) * 100.0;
+        Ending { seconds, load: load_average(), steal_ms, steal_percent }
+    }
+
+    /// For people: one line.
+    pub(crate) fn describe(&self) -> String {
+        format!(
+            "\nthe run took {:.0} s; the hypervisor gave {:.2} % of the cores' time to others; load average at the end {:.2}\n",
+            self.seconds, self.steal_percent, self.load
+        )
+    }
+
+    /// Adds it to a record.
+    pub(crate) fn record(&self, object: Object) -> Object {
+        object
+            .number("seconds", self.seconds)
+            .number("load_end", self.load)
+            .number("run_steal_ms", self.steal_ms)
+            .number("run_steal_percent", self.steal_percent)
+    }
+}
+
+fn load_average() -> f64 {
+    text("/proc/loadavg").and_then(|line| line.split(' ').next()?.parse().ok()).unwrap_or(0.0)
+}
+
+fn stolen_ms() -> f64 {
+    text("/proc/stat").as_deref().and_then(steal_ms).unwrap_or(0.0)
+}
+
+fn timing() -> String {
+    let slack = text("/proc/self/timerslack_ns").map_or_else(unknown, |slack| format!("{slack} ns"));
+    let number = |name: &str| text(format!("/proc/sys/kernel/{name}"));
+    let throttling = match (number("sched_rt_runtime_us"), number("sched_rt_period_us")) {
+        (Some(runtime), _) if runtime == "-1" => "real-time threads unlimited".to_owned(),
+        (Some(runtime), Some(period)) => format!("real-time threads {runtime} of {period} us"),
+        _ => "limit of real-time threads unknown".to_owned(),
+    };
+    let fair = text("/sys/kernel/debug/sched/fair_server/cpu0/runtime")
+        .map_or_else(|| "fair server unknown".to_owned(), |runtime| format!("fair server {runtime} ns per second"));
+    format!("timer slack {slack}; {throttling}; {fair}")
+}
+
+/// Seconds since 1970 as a date (days to civil date, after Hinnant's algorithm).
+fn date(seconds: u64) -> String {
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = year + era * 400 + u64::from(month <= 2);
+    let rest = seconds % 86_400;
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3600, rest % 3600 / 60)
 }
 
 fn unknown() -> String {
@@ -224,6 +324,13 @@ mod tests {
         assert_eq!(realtime(&line("0", "6")).unwrap(), "odd) name SCHED_DEADLINE");
         assert_eq!(realtime(&line("0", "0")), None);
         assert_eq!(realtime("nonsense"), None);
+    }
+
+    #[test]
+    fn dates_are_of_the_calendar() {
+        assert_eq!(date(0), "1970-01-01 00:00 UTC");
+        assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(date(1_735_689_599), "2024-12-31 23:59 UTC");
     }
 
     #[test]

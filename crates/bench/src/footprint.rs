@@ -150,7 +150,7 @@ impl Drop for Idle {
 }
 
 fn label(peer: &'static str, config: &str) -> Label {
-    Label { bench: "footprint", peer, transport: "tcp", op: String::new(), config: config.to_owned() }
+    Label { bench: "footprint", peer, transport: "tcp", op: String::new(), config: config.to_owned(), along: None }
 }
 
 fn value(label: &Label, what: &str, value: f64, bound: Option<f64>) -> Value {

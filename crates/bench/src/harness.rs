@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::Failure;
 use crate::cost::Cost;
 use crate::placement::{Placement, Side};
-use crate::sample::{Samples, Summary, median_us};
+use crate::sample::{Samples, Summary, cdf_us, median_us};
 
 /// What names a figure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +24,19 @@ pub struct Label {
     pub op: String,
     /// Everything else that tells the variant from others: dispatch architecture, threads.
     pub config: String,
+    /// Its place along the axis that the benchmark varies, where it varies one.
+    pub along: Option<Along>,
+}
+
+/// A place along an axis, for figures that draw lines.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Along {
+    /// What all points of one line have in common.
+    pub series: String,
+    /// What is varied, such as `connections`.
+    pub axis: &'static str,
+    /// How much of it.
+    pub x: u64,
 }
 
 /// Something whose calls can be timed.
@@ -105,6 +118,8 @@ pub struct Figure {
     pub summary: Summary,
     /// The median of each repetition.
     pub medians_us: Vec<f64>,
+    /// The times at [`CDF_PARTS`](crate::sample::CDF_PARTS).
+    pub cdf_us: Vec<f64>,
     /// How it compares; the first is the baseline. Empty for a baseline.
     pub ratios: Vec<Ratio>,
     /// What the counted calls and their warm-up cost.
@@ -214,6 +229,7 @@ fn compared(group: &Group, all: Vec<Gathered>) -> Vec<Figure> {
             label: variant.label.clone(),
             summary,
             medians_us: gathered.medians.clone(),
+            cdf_us: cdf_us(gathered.samples.since(0)),
             ratios: ratios.collect(),
             cost: gathered.cost,
             calls: gathered.samples.len(),
@@ -229,19 +245,26 @@ pub struct Progress {
     terminal: bool,
     silent: bool,
     last: String,
+    /// Which benchmark of how many is being run.
+    step: String,
 }
 
 impl Progress {
     /// To the standard error output.
     #[must_use]
     pub fn new() -> Self {
-        Progress { terminal: std::io::stderr().is_terminal(), silent: false, last: String::new() }
+        Progress { terminal: std::io::stderr().is_terminal(), silent: false, last: String::new(), step: String::new() }
     }
 
     /// Says nothing, for tests.
     #[must_use]
     pub fn silent() -> Self {
-        Progress { terminal: false, silent: true, last: String::new() }
+        Progress { terminal: false, silent: true, last: String::new(), step: String::new() }
+    }
+
+    /// From now on the benchmark with this number, from 1, of so many.
+    pub fn step(&mut self, number: usize, of: usize) {
+        self.step = format!("[{number}/{of}] ");
     }
 
     /// Shows what is being done now.
@@ -251,13 +274,13 @@ impl Progress {
         }
         let mut output = std::io::stderr().lock();
         if self.terminal {
-            let _ = write!(output, "\r\x1b[K{what}");
+            let _ = write!(output, "\r\x1b[K{}{what}", self.step);
             let _ = output.flush();
             return;
         }
         let group = what.split(':').next().unwrap_or(what);
         if group != self.last {
-            let _ = writeln!(output, "measuring {group}");
+            let _ = writeln!(output, "{}measuring {group}", self.step);
             group.clone_into(&mut self.last);
         }
     }
@@ -313,6 +336,7 @@ mod tests {
                 transport: "none",
                 op: "octet".into(),
                 config: format!("{nanoseconds}"),
+                along: None,
             },
             subject: Box::new(Fake { turns: turns.clone(), expected: index, step: times.len(), nanoseconds }),
             against: [vec![], vec![0], vec![0, 1]][index].clone(),

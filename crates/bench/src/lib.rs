@@ -1,7 +1,7 @@
 //! The benchmarks: Corelane, its peers and the bare sockets beneath them, measured against each other in one run.
 //!
 //! [`command::run`] is `corelane bench`. A benchmark puts [variants](harness::Variant) into groups; the [harness] lets those of a
-//! group take turns; the [report] prints what came out, as a table and as JSON lines (docs/benchmarks.md). Servers are
+//! group take turns; the [report] prints what came out, as a table and as JSON lines (docs/benchmarks.md), of which `page` makes HTML. Servers are
 //! processes of their own, made by starting our own program again ([`server`]).
 //!
 //! Nothing is reported without a baseline of the same run, and what could not be measured is reported as missing.
@@ -21,6 +21,7 @@ pub mod json;
 pub mod operation;
 pub mod options;
 mod orb;
+mod page;
 pub mod peer;
 pub mod placement;
 pub mod report;

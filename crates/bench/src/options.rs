@@ -18,6 +18,8 @@ pub struct Options {
     pub names: Vec<String>,
     /// Where JSON lines go.
     pub json: Option<PathBuf>,
+    /// The page that `report` writes.
+    pub out: PathBuf,
     /// How much is measured.
     pub extent: Extent,
     /// Where it runs.
@@ -61,6 +63,7 @@ impl Options {
         let mut options = Options {
             names: Vec::new(),
             json: None,
+            out: PathBuf::from("report.html"),
             extent: USUAL,
             placement,
             threads: 4,
@@ -83,6 +86,7 @@ impl Options {
             let mut value = Value { name: &name, joined, rest: &mut arguments };
             match name.as_str() {
                 "--json" => options.json = Some(value.text()?.into()),
+                "--out" => options.out = value.text()?.into(),
                 "--hello" => options.hello = Some(value.text()?.into()),
                 "--peers" => options.peers = value.text()?.into(),
                 "--quick" => options.extent = QUICK,

@@ -6,9 +6,10 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use crate::Failure;
-use crate::environment::Environment;
-use crate::harness::{Compare, Extent, Figure, Label, Ratio};
+use crate::environment::{Ending, Environment};
+use crate::harness::{Along, Compare, Extent, Figure, Label, Ratio};
 use crate::json::Object;
+use crate::sample::CDF_PARTS;
 
 /// The version of the JSON schema: increased when a member is taken away or changes its meaning, not when one is added.
 pub const SCHEMA_VERSION: u64 = 1;
@@ -74,7 +75,8 @@ impl<'o> Report<'o> {
             .truth("debug_build", cfg!(debug_assertions))
             .whole("repetitions", extent.repetitions as u64)
             .whole("count", extent.count as u64)
-            .whole("warm_up", extent.warm_up as u64);
+            .whole("warm_up", extent.warm_up as u64)
+            .numbers("cdf_parts", &CDF_PARTS);
         self.line(environment.record(object))
     }
 
@@ -85,7 +87,7 @@ impl<'o> Report<'o> {
     pub fn figures(&mut self, title: &str, compare: Compare, figures: &[Figure]) -> Result<(), Failure> {
         self.text(&table(title, compare, figures))?;
         for figure in figures {
-            let object = record(self.object("result"), compare, figure);
+            let object = record(self.object("result").text("group", title), compare, figure);
             self.line(object)?;
         }
         Ok(())
@@ -112,16 +114,16 @@ impl<'o> Report<'o> {
             );
         }
         self.text(&text)?;
-        self.records(values)
+        self.records(title, values)
     }
 
     /// Single numbers, for programs only: the caller has shown them to people in a form of its own.
     ///
     /// # Errors
     /// Output fails.
-    pub fn records(&mut self, values: &[Value]) -> Result<(), Failure> {
+    pub fn records(&mut self, title: &str, values: &[Value]) -> Result<(), Failure> {
         for value in values {
-            let mut object = labelled(self.object("value"), &value.label)
+            let mut object = labelled(self.object("value").text("group", title), &value.label)
                 .text("what", &value.what)
                 .number("value", value.value)
                 .text("unit", value.unit);
@@ -131,6 +133,16 @@ impl<'o> Report<'o> {
             self.line(object)?;
         }
         Ok(())
+    }
+
+    /// What only the end of the run knows: how long it took, and what others took of the machine meanwhile.
+    ///
+    /// # Errors
+    /// Output fails.
+    pub fn end(&mut self, ending: &Ending) -> Result<(), Failure> {
+        self.text(&ending.describe())?;
+        let object = ending.record(self.object("end"));
+        self.line(object)
     }
 
     /// Something that should have been measured and was not.
@@ -175,12 +187,16 @@ impl<'o> Report<'o> {
 }
 
 fn labelled(object: Object, label: &Label) -> Object {
-    object
+    let object = object
         .text("bench", label.bench)
         .text("peer", label.peer)
         .text("transport", label.transport)
         .text("op", &label.op)
-        .text("config", &label.config)
+        .text("config", &label.config);
+    match &label.along {
+        None => object,
+        Some(Along { series, axis, x }) => object.text("series", series).text("axis", axis).whole("x", *x),
+    }
 }
 
 fn record(object: Object, compare: Compare, figure: &Figure) -> Object {
@@ -195,7 +211,8 @@ fn record(object: Object, compare: Compare, figure: &Figure) -> Object {
         .number("mean_us", summary.mean_us)
         .number("sd_us", summary.sd_us)
         .number("per_s", summary.per_s)
-        .numbers("medians_us", &figure.medians_us);
+        .numbers("medians_us", &figure.medians_us)
+        .numbers("cdf_us", &figure.cdf_us);
     let object = figure.cost.record(object, figure.calls);
     let object = match figure.ratios.first() {
         None => object,
@@ -275,7 +292,7 @@ mod tests {
     use std::time::Duration;
 
     fn label(config: &str) -> Label {
-        Label { bench: "call", peer: "floor", transport: "tcp", op: "octet".into(), config: config.into() }
+        Label { bench: "call", peer: "floor", transport: "tcp", op: "octet".into(), config: config.into(), along: None }
     }
 
     fn figure(config: &str, time: u64) -> Figure {
@@ -283,6 +300,7 @@ mod tests {
             label: label(config),
             summary: Summary::of(&[time; 10], Duration::from_micros(100)).unwrap(),
             medians_us: vec![5.0, 5.5],
+            cdf_us: vec![5.0; CDF_PARTS.len()],
             ratios: Vec::new(),
             cost: Cost { client_us: 20.0, ..Cost::default() },
             calls: 10,

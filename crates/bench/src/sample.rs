@@ -116,6 +116,23 @@ impl Summary {
     }
 }
 
+/// The parts of all calls at which [`cdf_us`] looks.
+pub const CDF_PARTS: [f64; 31] = [
+    0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8,
+    0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0,
+];
+
+/// The distribution of call times: for each of [`CDF_PARTS`] the time in microseconds that so many calls do not exceed. Empty of none.
+#[must_use]
+pub fn cdf_us(times: &[u64]) -> Vec<f64> {
+    if times.is_empty() {
+        return Vec::new();
+    }
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    CDF_PARTS.iter().map(|&part| microseconds(quantile(&sorted, part))).collect()
+}
+
 /// The smallest value that at least `part` of the sorted values do not exceed (nearest rank); 0 of no values.
 fn quantile(sorted: &[u64], part: f64) -> u64 {
     let rank = (part * sorted.len() as f64).ceil() as usize;
@@ -148,6 +165,10 @@ mod tests {
         assert_eq!((summary.mean_us, summary.per_s), (500.5, 500.0));
         assert!((summary.sd_us - 288.675).abs() < 0.001, "{}", summary.sd_us);
         assert_eq!(median_us(&times), 500.0);
+        let cdf = cdf_us(&times);
+        assert_eq!((cdf.len(), cdf[0], cdf[13], cdf[30]), (CDF_PARTS.len(), 1.0, 500.0, 1000.0));
+        assert!(cdf.is_sorted() && CDF_PARTS.is_sorted());
+        assert!(cdf_us(&[]).is_empty());
     }
 
     #[test]

@@ -1,0 +1,230 @@
+//! `corelane bench report`: one HTML page from the JSON lines of one or more runs, with nothing outside itself: no script, no
+//! picture, no font. Every figure has its numbers beneath.
+//!
+//! Reading and drawing are pure functions over text; only the command touches files.
+
+mod chart;
+mod papers;
+mod read;
+mod sections;
+mod tables;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Failure;
+use chart::escaped;
+use read::Run;
+
+/// Makes the page of `files` at `out`; answers how many runs are in it.
+///
+/// # Errors
+/// A file cannot be read or is none of ours, or the page cannot be written.
+pub(crate) fn write(files: &[PathBuf], out: &Path) -> Result<usize, Failure> {
+    let mut runs = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(file)
+            .map_err(|error| Failure::new(format!("cannot read `{}`: {error}", file.display())))?;
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+        read::add(&mut runs, &name, &text)?;
+    }
+    if runs.is_empty() {
+        return Err(Failure::new("there is no run in these files"));
+    }
+    fs::write(out, render(&runs))
+        .map_err(|error| Failure::new(format!("cannot write `{}`: {error}", out.display())))?;
+    Ok(runs.len())
+}
+
+/// What a benchmark is, for the head of its section.
+struct Chapter {
+    bench: &'static str,
+    title: &'static str,
+    about: &'static str,
+}
+
+/// In the order of the page.
+const CHAPTERS: &[Chapter] = &[
+    Chapter {
+        bench: "switch",
+        title: "Context switches",
+        about: "What the operating system takes to pass the processor from one \
+        thread to another. What the same work costs without a switch is subtracted, as the papers do; it stands in a row of its own.",
+    },
+    Chapter {
+        bench: "floor",
+        title: "The floor",
+        about: "Bare sockets that exchange as many octets as an ORB's messages have.",
+    },
+    Chapter {
+        bench: "call",
+        title: "Calls",
+        about: "Two-way and oneway calls, against bare sockets with messages of the same size.",
+    },
+    Chapter {
+        bench: "cubit",
+        title: "Operation throughput (IDL_Cubit)",
+        about: "One client calls as fast as it can, with every kind of \
+        argument; other ORBs run the same IDL and loop.",
+    },
+    Chapter {
+        bench: "mt",
+        title: "Latency and jitter (MT_Cubit)",
+        about: "One client at the highest priority calls at 20 Hz while n \
+        clients at lower priorities call at 10 Hz each. Ideally the high-priority client does not notice.",
+    },
+    Chapter {
+        bench: "inversion",
+        title: "Priority inversion",
+        about: "The same high-priority client beside floods on the same server, \
+        by dispatch architecture and connections.",
+    },
+    Chapter {
+        bench: "architectures",
+        title: "Concurrency architectures",
+        about: "The same server load by thread-pool architecture.",
+    },
+    Chapter {
+        bench: "cpu",
+        title: "CPU utilization",
+        about: "The same calls between two threads of one process and collocated: the \
+        difference is what ORB and system take. A thread of lower priority below them shows whether the processor was ever given away.",
+    },
+    Chapter {
+        bench: "stages",
+        title: "Demultiplexing by stage",
+        about: "Time between the probes that one request passes in the server.",
+    },
+    Chapter {
+        bench: "demux",
+        title: "Demultiplexing by number",
+        about: "Does finding object and operation take longer where there are \
+        more of them?",
+    },
+    Chapter { bench: "protocol", title: "Marshalling", about: "The same octets with their structure and without." },
+    Chapter {
+        bench: "counts",
+        title: "Counts per call",
+        about: "System calls, locks, hand-offs and allocations of one call.",
+    },
+    Chapter { bench: "scale", title: "Scale", about: "Connections, threads and message sizes." },
+    Chapter { bench: "footprint", title: "Footprint", about: "Sizes of programs and of what they keep in memory." },
+];
+
+/// The page.
+fn render(runs: &[Run]) -> String {
+    let mut page = String::from(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, \
+         initial-scale=1\"><title>Corelane benchmarks</title><style>\n",
+    );
+    page.push_str(include_str!("style.css"));
+    let plural = if runs.len() == 1 { "run" } else { "runs" };
+    let _ = write!(
+        page,
+        "</style></head><body>\n<h1>Corelane benchmarks</h1>\n<p class=\"soft\">{} {plural}: {}. Times are in microseconds; a bar is \
+         the median, its thin line leads to the 99th percentile; <i>sd</i> is the standard deviation, which the papers call jitter.</p>\n",
+        runs.len(),
+        escaped(&runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(", "))
+    );
+    let chapters = present(runs);
+    page.push_str("<nav>");
+    for (bench, title, _) in &chapters {
+        let _ = write!(page, "<a href=\"#{bench}\">{}</a>", escaped(title));
+    }
+    page.push_str("<a href=\"#machine\">Machine and run</a></nav>\n");
+    page.push_str(&tables::missing(runs));
+    page.push_str(&tables::comparison(runs));
+    for (bench, title, about) in &chapters {
+        let _ = writeln!(page, "<h2 id=\"{bench}\">{}</h2>\n<p>{}</p>", escaped(title), escaped(about));
+        page.push_str(&tables::papers(bench));
+        page.push_str(&sections::of_bench(runs, bench));
+    }
+    page.push_str("<h2 id=\"machine\">Machine and run</h2>\n");
+    page.push_str(&tables::environment(runs));
+    page.push_str("</body></html>\n");
+    page
+}
+
+/// The benchmarks that these runs have, those that this program does not know last: name, title, what it is.
+fn present(runs: &[Run]) -> Vec<(String, String, String)> {
+    let mut names: Vec<&str> = Vec::new();
+    for run in runs {
+        let all = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
+        for name in all.map(|names| names.bench.as_str()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let known = CHAPTERS.iter().filter(|chapter| names.contains(&chapter.bench));
+    let mut found: Vec<_> =
+        known.map(|chapter| (chapter.bench.to_owned(), chapter.title.to_owned(), chapter.about.to_owned())).collect();
+    let others = names.iter().filter(|name| CHAPTERS.iter().all(|chapter| chapter.bench != **name));
+    found.extend(others.map(|name| ((*name).to_owned(), (*name).to_owned(), String::new())));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(run: &str, rest: &str) -> String {
+        format!("{{\"schema\":\"corelane-bench\",\"version\":1,\"run\":\"{run}\",{rest}}}\n")
+    }
+
+    fn example(run: &str, p50: f64) -> String {
+        let result = |config: &str, more: &str| {
+            format!(
+                "\"record\":\"result\",\"bench\":\"call\",\"group\":\"call <octet>\",\"peer\":\"Corelane\",\"transport\":\"tcp\",\
+                 \"op\":\"octet\",\"config\":\"{config}\",\"n\":10,\"p50_us\":{p50},\"p99_us\":9.5,\"cdf_us\":[1,{p50},20]{more}"
+            )
+        };
+        line(run, "\"record\":\"run\",\"kernel\":\"6.1\",\"cdf_parts\":[0,0.5,1]")
+            + &line(run, &result("blocking", ""))
+            + &line(run, &result("4 objects", ",\"series\":\"x\",\"axis\":\"objects\",\"x\":4"))
+            + &line(
+                run,
+                "\"record\":\"value\",\"bench\":\"stages\",\"group\":\"stages\",\"op\":\"octet\",\"what\":\"POA\",\"value\":0.2,\"unit\":\"us\"",
+            )
+            + &line(run, "\"record\":\"missing\",\"bench\":\"call\",\"peer\":\"Ice\",\"reason\":\"not <there>\"")
+    }
+
+    #[test]
+    fn a_page_has_figures_numbers_papers_and_what_is_missing() {
+        let mut runs = Vec::new();
+        read::add(&mut runs, "first", &example("a", 5.25)).unwrap();
+        let page = render(&runs);
+        for part in
+            ["<svg", "5.25", "call &lt;octet&gt;", "Request demultiplexing by stage", "not &lt;there&gt;", "kernel"]
+        {
+            assert!(page.contains(part), "{part}");
+        }
+        assert!(!page.contains("<octet>") && !page.contains("NaN") && !page.contains("<script"));
+        // Nothing is fetched from anywhere.
+        assert!(!page.contains("http") && !page.contains("src="));
+    }
+
+    #[test]
+    fn runs_are_compared() {
+        let mut runs = Vec::new();
+        read::add(&mut runs, "first", &example("a", 5.0)).unwrap();
+        read::add(&mut runs, "second", &example("b", 10.0)).unwrap();
+        let page = render(&runs);
+        assert!(page.contains("Comparison") && page.contains("2.000"), "{page}");
+    }
+
+    #[test]
+    fn files_become_a_page() {
+        let folder = std::env::temp_dir().join(format!("corelane-page-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (file, page) = (folder.join("run.json"), folder.join("page.html"));
+        fs::write(&file, example("a", 5.0)).unwrap();
+        assert_eq!(write(std::slice::from_ref(&file), &page).unwrap(), 1);
+        assert!(fs::read_to_string(&page).unwrap().contains("1 run: run"));
+        fs::write(&file, "").unwrap();
+        assert!(write(&[file], &page).unwrap_err().to_string().contains("no run"));
+        assert!(write(&[folder.join("gone")], &page).unwrap_err().to_string().contains("gone"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,265 @@
+//! JSON lines of runs, back as records (docs/benchmarks.md has their schema).
+
+use serde_json::Value as Json;
+
+use crate::Failure;
+use crate::report::SCHEMA_VERSION;
+
+/// Everything that one run wrote.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Run {
+    /// What people call it: the file's name.
+    pub(crate) name: String,
+    /// The id that its lines share.
+    pub(crate) id: String,
+    /// Members of its first and last line, as texts, in their order.
+    pub(crate) environment: Vec<(String, String)>,
+    /// The parts of the calls at which distributions were taken.
+    pub(crate) cdf_parts: Vec<f64>,
+    pub(crate) results: Vec<ResultLine>,
+    pub(crate) values: Vec<ValueLine>,
+    pub(crate) missing: Vec<Missing>,
+}
+
+/// What names a figure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Names {
+    pub(crate) bench: String,
+    pub(crate) group: String,
+    pub(crate) peer: String,
+    pub(crate) transport: String,
+    pub(crate) op: String,
+    pub(crate) config: String,
+}
+
+/// A place along an axis that the benchmark varies.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) series: String,
+    pub(crate) axis: String,
+    pub(crate) x: f64,
+}
+
+/// Statistics of one variant.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResultLine {
+    pub(crate) names: Names,
+    pub(crate) place: Option<Place>,
+    /// Whether rates compare instead of medians.
+    pub(crate) by_rate: bool,
+    pub(crate) n: f64,
+    pub(crate) min: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) max: f64,
+    pub(crate) mean: f64,
+    pub(crate) sd: f64,
+    pub(crate) per_s: f64,
+    pub(crate) client_cpu: f64,
+    pub(crate) server_cpu: f64,
+    pub(crate) cdf: Vec<f64>,
+    pub(crate) against: Vec<Against>,
+}
+
+/// A comparison within a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Against {
+    pub(crate) who: String,
+    pub(crate) ratio: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// A single number.
+#[derive(Clone, Debug)]
+pub(crate) struct ValueLine {
+    pub(crate) names: Names,
+    pub(crate) place: Option<Place>,
+    pub(crate) what: String,
+    pub(crate) value: f64,
+    pub(crate) unit: String,
+    pub(crate) bound: Option<f64>,
+}
+
+/// What was not measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Missing {
+    pub(crate) bench: String,
+    pub(crate) peer: String,
+    pub(crate) reason: String,
+}
+
+/// Adds the runs in `text`, which came from a file called `name`, to `runs`.
+///
+/// # Errors
+/// A line is not of the schema, or of a later version than ours.
+pub(crate) fn add(runs: &mut Vec<Run>, name: &str, text: &str) -> Result<(), Failure> {
+    let before = runs.len();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let wrong = |what: &str| Failure::new(format!("{name}, line {}: {what}", index + 1));
+        let line: Json = serde_json::from_str(line).map_err(|error| wrong(&error.to_string()))?;
+        if line["schema"] != "corelane-bench" {
+            return Err(wrong("not a line of `corelane bench --json`"));
+        }
+        match line["version"].as_u64() {
+            Some(SCHEMA_VERSION) => {}
+            other => return Err(wrong(&format!("schema version {other:?}; this program reads {SCHEMA_VERSION}"))),
+        }
+        let id = text_of(&line, "run");
+        let at = runs[before..].iter().position(|run| run.id == id).map(|at| before + at);
+        let at = at.unwrap_or_else(|| {
+            runs.push(Run { id, ..Run::default() });
+            runs.len() - 1
+        });
+        take(&mut runs[at], &line);
+    }
+    let several = runs.len() - before > 1;
+    for (number, run) in runs[before..].iter_mut().enumerate() {
+        run.name = if several { format!("{name} #{}", number + 1) } else { name.to_owned() };
+    }
+    Ok(())
+}
+
+fn take(run: &mut Run, line: &Json) {
+    match line["record"].as_str() {
+        Some("run") => {
+            run.cdf_parts = numbers(&line["cdf_parts"]);
+            run.environment = environment(line);
+        }
+        Some("end") => run.environment.extend(environment(line)),
+        Some("result") => run.results.push(result(line)),
+        Some("value") => run.values.push(ValueLine {
+            names: names(line),
+            place: place(line),
+            what: text_of(line, "what"),
+            value: number(line, "value"),
+            unit: text_of(line, "unit"),
+            bound: line["bound"].as_f64(),
+        }),
+        Some("missing") => run.missing.push(Missing {
+            bench: text_of(line, "bench"),
+            peer: text_of(line, "peer"),
+            reason: text_of(line, "reason"),
+        }),
+        // A later program may write more.
+        _ => {}
+    }
+}
+
+/// Members that tell about machine and run.
+fn environment(line: &Json) -> Vec<(String, String)> {
+    const OTHERS: [&str; 5] = ["schema", "version", "run", "record", "cdf_parts"];
+    let members = line.as_object().into_iter().flatten();
+    members
+        .filter(|(name, _)| !OTHERS.contains(&name.as_str()))
+        .map(|(name, value)| (name.clone(), as_text(value)))
+        .collect()
+}
+
+fn as_text(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
+        Json::Bool(true) => "yes".to_owned(),
+        Json::Bool(false) => "no".to_owned(),
+        Json::Array(list) if list.is_empty() => "none".to_owned(),
+        Json::Array(list) => list.iter().map(as_text).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+fn result(line: &Json) -> ResultLine {
+    let against = line["against"].as_array().into_iter().flatten().map(|other| Against {
+        who: format!("{} {}", text_of(other, "peer"), text_of(other, "config")),
+        ratio: number(other, "ratio"),
+        low: number(other, "ratio_low"),
+        high: number(other, "ratio_high"),
+    });
+    ResultLine {
+        names: names(line),
+        place: place(line),
+        by_rate: line["compared"] == "per_s",
+        n: number(line, "n"),
+        min: number(line, "min_us"),
+        p50: number(line, "p50_us"),
+        p99: number(line, "p99_us"),
+        p999: number(line, "p999_us"),
+        max: number(line, "max_us"),
+        mean: number(line, "mean_us"),
+        sd: number(line, "sd_us"),
+        per_s: number(line, "per_s"),
+        client_cpu: number(line, "client_cpu_us"),
+        server_cpu: number(line, "server_cpu_us"),
+        cdf: numbers(&line["cdf_us"]),
+        against: against.collect(),
+    }
+}
+
+fn names(line: &Json) -> Names {
+    let mut names = Names {
+        bench: text_of(line, "bench"),
+        group: text_of(line, "group"),
+        peer: text_of(line, "peer"),
+        transport: text_of(line, "transport"),
+        op: text_of(line, "op"),
+        config: text_of(line, "config"),
+    };
+    // Lines written before groups had names.
+    if names.group.is_empty() {
+        names.group = format!("{} {} over {}", names.bench, names.op, names.transport);
+    }
+    names
+}
+
+fn place(line: &Json) -> Option<Place> {
+    Some(Place { series: line["series"].as_str()?.to_owned(), axis: text_of(line, "axis"), x: line["x"].as_f64()? })
+}
+
+fn text_of(line: &Json, name: &str) -> String {
+    line[name].as_str().unwrap_or_default().to_owned()
+}
+
+/// Not a number where there is none.
+fn number(line: &Json, name: &str) -> f64 {
+    line[name].as_f64().unwrap_or(f64::NAN)
+}
+
+fn numbers(list: &Json) -> Vec<f64> {
+    list.as_array().into_iter().flatten().filter_map(Json::as_f64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_several_runs_are_told_apart() {
+        let line = |run: &str, record: &str| {
+            format!("{{\"schema\":\"corelane-bench\",\"version\":1,\"run\":\"{run}\",\"record\":{record}}}\n")
+        };
+        let text = line("a", "\"run\",\"kernel\":\"6.1\",\"quiet\":true,\"cores\":[\"0\",\"1\"]")
+            + &line("a", "\"result\",\"bench\":\"call\",\"op\":\"octet\",\"transport\":\"tcp\",\"p50_us\":5.5")
+            + &line("b", "\"value\",\"what\":\"size\",\"value\":2,\"bound\":3,\"series\":\"s\",\"axis\":\"n\",\"x\":7")
+            + &line("b", "\"missing\",\"bench\":\"call\",\"peer\":\"x\",\"reason\":\"gone\"")
+            + &line("b", "\"something new\"");
+        let mut runs = Vec::new();
+        add(&mut runs, "file", &text).unwrap();
+        add(&mut runs, "other", &line("a", "\"end\",\"load_end\":0.5")).unwrap();
+        let shown: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+        assert_eq!(shown, ["file #1", "file #2", "other"]);
+        assert_eq!(runs[0].environment[0], ("cores".to_owned(), "0, 1".to_owned()));
+        assert_eq!(runs[0].results[0].names.group, "call octet over tcp");
+        assert_eq!((runs[0].results[0].p50, runs[0].results[0].max.is_nan()), (5.5, true));
+        let value = &runs[1].values[0];
+        assert_eq!((value.value, value.bound, value.place.as_ref().unwrap().x), (2.0, Some(3.0), 7.0));
+        assert_eq!(runs[1].missing[0].reason, "gone");
+    }
+
+    #[test]
+    fn what_is_not_of_the_schema_is_refused_with_its_line() {
+        let said = |text: &str| add(&mut Vec::new(), "f", text).unwrap_err().to_string();
+        assert!(said("\nnonsense").starts_with("f, line 2: "));
+        assert!(said("{}").contains("not a line"));
+        assert!(said("{\"schema\":\"corelane-bench\",\"version\":99}").contains("99"));
+    }
+}

@@ -1,0 +1,217 @@
+//! The figures of one benchmark: group by group, with their numbers beneath.
+
+use std::fmt::Write as _;
+
+use super::chart::{self, Axis, Bar, COLOURS, Line, escaped};
+use super::read::{Place, ResultLine, Run, ValueLine};
+use super::tables;
+
+/// A line of a run, with the run and its place among the runs.
+type Of<'r, T> = (usize, &'r Run, &'r T);
+
+/// Everything that the runs have of a benchmark.
+pub(crate) fn of_bench(runs: &[Run], bench: &str) -> String {
+    let several = runs.len() > 1;
+    let mut text = String::new();
+    for group in groups(runs, bench) {
+        let results: Vec<Of<'_, ResultLine>> = numbered(runs, |run| &run.results)
+            .filter(|(_, _, line)| line.names.bench == bench && line.names.group == group)
+            .collect();
+        let values: Vec<Of<'_, ValueLine>> = numbered(runs, |run| &run.values)
+            .filter(|(_, _, line)| line.names.bench == bench && line.names.group == group)
+            .collect();
+        let _ = writeln!(text, "<h3>{}</h3>", escaped(&group));
+        if !results.is_empty() {
+            text.push_str(&of_results(&results, several));
+            let rows: Vec<_> = results.iter().map(|(_, run, line)| (*run, *line)).collect();
+            text.push_str(&tables::results(&rows, several));
+        }
+        if !values.is_empty() {
+            text.push_str(&of_values(&values, several));
+            let rows: Vec<_> = values.iter().map(|(_, run, line)| (*run, *line)).collect();
+            text.push_str(&tables::values(&rows, several));
+        }
+    }
+    text
+}
+
+fn numbered<'r, T: 'r>(runs: &'r [Run], lines: impl Fn(&'r Run) -> &'r [T]) -> impl Iterator<Item = Of<'r, T>> {
+    runs.iter().enumerate().flat_map(move |(number, run)| lines(run).iter().map(move |line| (number, run, line)))
+}
+
+/// The groups of a benchmark in the order in which they were measured.
+fn groups(runs: &[Run], bench: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for run in runs {
+        let all = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
+        for names in all.filter(|names| names.bench == bench) {
+            if !found.contains(&names.group) {
+                found.push(names.group.clone());
+            }
+        }
+    }
+    found
+}
+
+fn of_results(lines: &[Of<'_, ResultLine>], several: bool) -> String {
+    let mut text = String::new();
+    let along: Vec<_> = lines.iter().filter(|(_, _, line)| line.place.is_some()).copied().collect();
+    if varies(along.iter().filter_map(|(_, _, line)| line.place.as_ref())) {
+        text.push_str(&curves(&along, several));
+    } else {
+        let by_rate = lines.iter().all(|(_, _, line)| line.by_rate);
+        let bars: Vec<Bar> = lines
+            .iter()
+            .map(|&(number, run, line)| Bar {
+                name: title(run, line, several),
+                value: if by_rate { 1e6 / line.per_s } else { line.p50 },
+                spread: (!by_rate).then_some(line.p99),
+                colour: colour(number, &line.names.peer, several),
+            })
+            .collect();
+        text.push_str(&chart::bars(if by_rate { "us per call" } else { "us, median and p99" }, &bars));
+    }
+    let distributions = distributions(lines, several);
+    if !distributions.is_empty() {
+        let _ = writeln!(text, "<details><summary>Distributions</summary>{distributions}</details>");
+    }
+    text
+}
+
+/// Whether there is more than one place along the axis.
+fn varies<'p>(places: impl Iterator<Item = &'p Place>) -> bool {
+    let mut places = places.map(|place| place.x);
+    let Some(first) = places.next() else { return false };
+    places.any(|x| x != first)
+}
+
+/// Medians and 99th percentiles along the axis, a line for each series and run.
+fn curves(lines: &[Of<'_, ResultLine>], several: bool) -> String {
+    let mut series: Vec<(usize, String, Line, Line)> = Vec::new();
+    for &(number, run, line) in lines {
+        let Some(place) = &line.place else { continue };
+        let name = format!("{} {}{}", line.names.peer, place.series, of_run(run, several));
+        let at = series.iter().position(|(other, known, ..)| *other == number && *known == name);
+        let at = at.unwrap_or_else(|| {
+            let colour = series.len() % COLOURS;
+            let new = |what: &str, dashed| Line { name: format!("{name}, {what}"), points: Vec::new(), colour, dashed };
+            series.push((number, name.clone(), new("median", false), new("p99", true)));
+            series.len() - 1
+        });
+        let value = if line.by_rate { 1e6 / line.per_s } else { line.p50 };
+        series[at].2.points.push((place.x, value));
+        if !line.by_rate {
+            series[at].3.points.push((place.x, line.p99));
+        }
+    }
+    let axis = lines.iter().find_map(|(_, _, line)| line.place.as_ref()).map_or("", |place| place.axis.as_str());
+    let drawn = series.into_iter().flat_map(|(_, _, median, tail)| [median, tail]);
+    draw(axis, "us", drawn.filter(|line| !line.points.is_empty()).collect())
+}
+
+/// Sorts the points and chooses how the axes run: logarithmic where numbers span more than a factor of 30.
+fn draw(axis: &str, unit: &str, mut lines: Vec<Line>) -> String {
+    for line in &mut lines {
+        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    let spans = |pick: fn(&(f64, f64)) -> f64| {
+        let values = lines.iter().flat_map(|line| &line.points).map(pick).filter(|value| *value > 0.0);
+        let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), v| (low.min(v), high.max(v)));
+        high > 30.0 * low
+    };
+    let (wide, tall) = (spans(|point| point.0), spans(|point| point.1));
+    chart::lines(Axis { title: axis, logarithmic: wide }, Axis { title: unit, logarithmic: tall }, &lines)
+}
+
+fn distributions(lines: &[Of<'_, ResultLine>], several: bool) -> String {
+    let drawn = lines.iter().filter(|(_, run, line)| !line.cdf.is_empty() && line.cdf.len() == run.cdf_parts.len());
+    let drawn: Vec<Line> = drawn
+        .enumerate()
+        .map(|(index, &(_, run, line))| Line {
+            name: title(run, line, several),
+            points: line
+                .cdf
+                .iter()
+                .zip(&run.cdf_parts)
+                // The last of a thousand would be most of the picture; they stand in the table.
+                .filter(|(_, part)| **part <= 0.999)
+                .map(|(time, part)| (*time, 100.0 * part))
+                .collect(),
+            colour: index % COLOURS,
+            dashed: index >= COLOURS,
+        })
+        .collect();
+    let x = Axis { title: "us", logarithmic: true };
+    chart::lines(x, Axis { title: "% of calls", logarithmic: false }, &drawn)
+}
+
+fn of_values(lines: &[Of<'_, ValueLine>], several: bool) -> String {
+    let mut kinds: Vec<(&str, &str)> = Vec::new();
+    for (_, _, line) in lines {
+        if !kinds.contains(&(line.what.as_str(), line.unit.as_str())) {
+            kinds.push((&line.what, &line.unit));
+        }
+    }
+    let mut text = String::new();
+    // Counts are read from their table; a picture of each would be noise.
+    let pictured = |unit: &str| !unit.is_empty();
+    for (what, unit) in kinds.into_iter().filter(|(_, unit)| pictured(unit)) {
+        let of_kind: Vec<_> = lines.iter().filter(|(_, _, line)| line.what == what && line.unit == unit).collect();
+        let places = of_kind.iter().filter_map(|(_, _, line)| line.place.as_ref());
+        if varies(places) {
+            let _ = write!(text, "<h4>{}</h4>{}", escaped(what), value_curves(&of_kind, unit, several));
+        } else if of_kind.len() > 1 {
+            let bars: Vec<Bar> = of_kind
+                .iter()
+                .map(|&&(number, run, line)| Bar {
+                    name: value_title(run, line, several),
+                    value: line.value,
+                    spread: None,
+                    colour: colour(number, &line.names.peer, several),
+                })
+                .collect();
+            let _ = write!(text, "<h4>{}</h4>{}", escaped(what), chart::bars(unit, &bars));
+        }
+    }
+    text
+}
+
+fn value_curves(lines: &[&Of<'_, ValueLine>], unit: &str, several: bool) -> String {
+    let mut series: Vec<(usize, String, Line)> = Vec::new();
+    for &&(number, run, line) in lines {
+        let Some(place) = &line.place else { continue };
+        let name = format!("{} {}{}", line.names.peer, place.series, of_run(run, several));
+        let at = series.iter().position(|(other, known, _)| *other == number && *known == name);
+        let at = at.unwrap_or_else(|| {
+            let colour = series.len() % COLOURS;
+            series.push((number, name.clone(), Line { name, points: Vec::new(), colour, dashed: false }));
+            series.len() - 1
+        });
+        series[at].2.points.push((place.x, line.value));
+    }
+    let axis = lines.iter().find_map(|(_, _, line)| line.place.as_ref()).map_or("", |place| place.axis.as_str());
+    draw(axis, unit, series.into_iter().map(|(_, _, line)| line).collect())
+}
+
+fn title(run: &Run, line: &ResultLine, several: bool) -> String {
+    format!("{} {}{}", line.names.peer, line.names.config, of_run(run, several))
+}
+
+fn value_title(run: &Run, line: &ValueLine, several: bool) -> String {
+    let names = &line.names;
+    let op = if names.op.is_empty() { String::new() } else { format!(" {}", names.op) };
+    format!("{} {}{op}{}", names.peer, names.config, of_run(run, several))
+}
+
+fn of_run(run: &Run, several: bool) -> String {
+    if several { format!(" [{}]", run.name) } else { String::new() }
+}
+
+/// By run where there are several, else by peer.
+fn colour(run: usize, peer: &str, several: bool) -> usize {
+    const PEERS: [&str; 5] = ["Corelane", "omniORB", "JacORB", "Ice", "TAO"];
+    if several {
+        return run % COLOURS;
+    }
+    PEERS.iter().position(|known| *known == peer).unwrap_or(COLOURS - 1)
+}
