@@ -15,6 +15,7 @@ use crate::idle::Awake;
 use crate::options::Options;
 use crate::page;
 use crate::report::Report;
+use crate::switch;
 
 /// What the command says when it is asked for help, or when it does not understand.
 pub const USAGE: &str = "\
@@ -66,6 +67,11 @@ struct Benchmark {
 
 const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
+        name: "switch",
+        about: "context switches: yield, suspend-resume, synchronized suspend-resume; one core and across",
+        run: switch::switch,
+    },
+    Benchmark {
         name: "floor",
         about: "bare sockets with an ORB's message sizes: TCP and Unix, blocking and epoll",
         run: call::floor,
@@ -108,7 +114,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
     let chosen = match choose(&verb, &options.names) {
         Ok(Chosen::List) => {
             for benchmark in BENCHMARKS {
-                let _ = writeln!(out, "{:<10} {}", benchmark.name, benchmark.about);
+                let _ = writeln!(out, "{:<14} {}", benchmark.name, benchmark.about);
             }
             return RAN;
         }

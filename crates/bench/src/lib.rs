@@ -28,6 +28,7 @@ pub mod report;
 pub mod sample;
 pub mod server;
 pub mod service;
+mod switch;
 
 use std::fmt;
 

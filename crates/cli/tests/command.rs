@@ -106,13 +106,18 @@ fn a_benchmark_writes_a_table_and_json_lines() {
     // TCP and Unix, blocking and epoll; oneways only blocking.
     let of = |op: &str| lines.iter().filter(|line| line["record"] == "result" && line["op"] == op).count();
     assert_eq!((of("octet"), of("oneway")), (4, 2));
-    for line in lines.iter().skip(1) {
+    assert_eq!(lines[lines.len() - 1]["record"], "end");
+    for line in &lines[1..lines.len() - 1] {
         assert_eq!((&line["schema"], &line["version"]), (&"corelane-bench".into(), &1.into()));
         assert_eq!(line["n"], 100);
         assert!(line["p50_us"].as_f64().is_some_and(|time| time > 0.0), "{line}");
         assert!(line["server_cpu_us"].as_f64().is_some_and(|time| time > 0.0), "{line}");
         assert_eq!(line["baseline_p50_us"].is_null(), line["config"] == "tcp, blocking", "{line}");
     }
+    let page = folder("page").join("page.html");
+    let output = corelane(&["bench", "report", &json, "--out", &page.to_string_lossy()]);
+    assert_eq!(status(&output), 0, "{}", text(&output.stdout));
+    assert!(fs::read_to_string(page).expect("the page is there").contains("<svg"));
 }
 
 #[test]

@@ -33,6 +33,7 @@ pub mod poll;
 pub mod probe;
 pub mod process;
 pub mod published;
+pub mod semaphore;
 pub mod signal;
 pub mod slots;
 pub mod socket;

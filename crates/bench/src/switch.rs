@@ -1,0 +1,244 @@
+//! The benchmark `switch`: what the operating system takes to pass the processor from one thread to another.
+//!
+//! The tests are those of the papers. Each has a variant with a second thread and one that does the same work alone; what they differ in
+//! is the switch:
+//!
+//! * *yield*: two threads of the same priority yield to each other; alone, one yields to nobody.
+//! * *suspend-resume*: a thread of lower priority wakes one of higher priority, which does nothing but wait again: two switches. POSIX threads
+//!   cannot be suspended from outside, so it waits for a futex or a semaphore. Alone, a thread wakes itself before it waits.
+//! * *synchronized suspend-resume*: the thread of higher priority waits for a lock that the other holds; time runs from just before the release
+//!   to just after the acquisition: one switch. Alone, a thread takes and releases the lock.
+//! * *across cores*, and where fixed priorities are not permitted, two threads wake each other in turn instead: two switches.
+
+mod partner;
+
+use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::thread::{self, Builder, CpuSet, Scheduling};
+
+use crate::Failure;
+use crate::harness::{Compare, Figure, Group, Label, Progress, Variant, measure};
+use crate::options::Options;
+use crate::placement::{Cores, Placement, Side};
+use crate::report::{Report, Value};
+use partner::{Alone, Lockers, Pairs, Yielders};
+
+/// What wakes a thread that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waker {
+    /// `park` and `unpark` of the standard library.
+    Futex,
+    /// POSIX's semaphore.
+    Semaphore,
+}
+
+/// Where the second thread runs, and at which priorities both do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stage {
+    /// The second thread's core; the first one's is the client's.
+    pub(crate) partner: Option<usize>,
+    /// Priority of the first thread; the second has one more, or the same in the test of yielding. None: the ordinary class.
+    pub(crate) priority: Option<u8>,
+    /// Whether both share a core.
+    pub(crate) same_core: bool,
+}
+
+impl Stage {
+    /// Whether a wake-up of the second thread makes it run at once in the first one's place.
+    pub(crate) fn preempts(&self) -> bool {
+        self.same_core && self.priority.is_some()
+    }
+
+    /// A second thread for a test. The same priority where `equal`, else one more.
+    pub(crate) fn builder(&self, equal: bool) -> Builder {
+        let mut builder = Builder::new().name("bench/partner");
+        if let Some(core) = self.partner {
+            builder = builder.affinity(CpuSet::one(core));
+        }
+        match self.priority {
+            Some(priority) => builder.scheduling(Scheduling::Fifo(priority + u8::from(!equal))),
+            None => builder,
+        }
+    }
+
+    fn class(&self) -> String {
+        match self.priority {
+            Some(priority) => format!("SCHED_FIFO {priority} and {}", priority + 1),
+            None => "SCHED_OTHER".to_owned(),
+        }
+    }
+}
+
+/// A pair of variants: with a switch and without.
+struct Test {
+    name: &'static str,
+    /// Index of the variant with a second thread; the one without is the next.
+    at: usize,
+    /// Switches in one turn of the first.
+    switches: f64,
+    /// How often the work of the second variant is part of the first.
+    works: f64,
+}
+
+/// Same core, then across cores where there are two.
+pub(crate) fn switch(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
+    let (first, second) = match options.placement.cores {
+        Cores::One(core) => (core, cores.iter().copied().find(|other| *other != core)),
+        Cores::Two(client, server) => (client, (client != server).then_some(server)),
+        Cores::Any => (cores.last().copied().unwrap_or(0), cores.first().copied().filter(|_| cores.len() > 1)),
+    };
+    let priority = match options.placement.scheduling {
+        Some(Scheduling::Fifo(priority)) => Some(priority.min(98)),
+        Some(_) => None,
+        // The papers' threads have fixed priorities; ours do where that is permitted.
+        None => Builder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
+    };
+    if priority.is_none() {
+        report.text("switch: fixed priorities are not permitted here: threads wake each other in turn instead\n")?;
+    }
+    let same = Stage { partner: Some(first), priority, same_core: true };
+    one_stage("on one core", first, same, options, report, progress)?;
+    match second {
+        Some(core) => {
+            let across = Stage { partner: Some(core), priority, same_core: false };
+            one_stage("across cores", first, across, options, report, progress)
+        }
+        None => report.missing("switch", "floor", "switches across cores: the process may use one core only"),
+    }
+}
+
+fn one_stage(
+    place: &'static str,
+    core: usize,
+    stage: Stage,
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let mut variants = Vec::new();
+    let mut tests = Vec::new();
+    let mut add =
+        |name: &'static str, switches: f64, works: f64, with: Box<dyn crate::harness::Subject + Send>, alone| {
+            let label = |config: String| Label {
+                bench: "switch",
+                peer: "floor",
+                transport: "none",
+                op: place.to_owned(),
+                config,
+                along: None,
+            };
+            tests.push(Test { name, at: variants.len(), switches, works });
+            let after = variants.len() + 1;
+            variants.push(Variant { label: label(name.to_owned()), subject: with, against: vec![after] });
+            variants.push(Variant { label: label(format!("{name}, alone")), subject: alone, against: Vec::new() });
+        };
+    if stage.same_core {
+        add("yield", 2.0, 2.0, Box::new(Yielders { stage }), Box::new(Alone::yielding(stage)));
+    }
+    for (waker, name) in [(Waker::Futex, "suspend-resume, futex"), (Waker::Semaphore, "suspend-resume, semaphore")] {
+        // Two threads that wake each other both wake and both wait.
+        let works = if stage.preempts() { 1.0 } else { 2.0 };
+        add(name, 2.0, works, Box::new(Pairs { stage, waker }), Box::new(Alone::waking(stage, waker)));
+    }
+    let plain = || Mutex::new("bench switch", Scope::Lane, ());
+    let inheriting = || PiMutex::new("bench switch", Scope::Lane, ());
+    add(
+        "synchronized, mutex",
+        1.0,
+        1.0,
+        Box::new(Lockers::new(stage, plain())),
+        Box::new(Alone::locking(stage, plain())),
+    );
+    add(
+        "synchronized, PI mutex",
+        1.0,
+        1.0,
+        Box::new(Lockers::new(stage, inheriting())),
+        Box::new(Alone::locking(stage, inheriting())),
+    );
+    let mut group =
+        Group { title: format!("context switches {place}, {}", stage.class()), compare: Compare::Median, variants };
+    let placement = Placement { cores: Cores::One(core), scheduling: stage.priority.map(Scheduling::Fifo) };
+    // Entered here too, so that a refusal is told before the first thread is made.
+    drop(placement.enter(Side::Client));
+    let figures = measure(&mut group, &options.extent, &placement, progress)?;
+    report.figures(&group.title, group.compare, &figures)?;
+    let values: Vec<Value> = tests.iter().flat_map(|test| test.values(&figures)).collect();
+    report.values(&format!("one context switch {place}, {}", stage.class()), &values)
+}
+
+impl Test {
+    /// The switch alone: from the medians, and how much it varied.
+    fn values(&self, figures: &[Figure]) -> Vec<Value> {
+        let (Some(with), Some(alone)) = (figures.get(self.at), figures.get(self.at + 1)) else { return Vec::new() };
+        let one = |with: f64, alone: f64| (with - self.works * alone) / self.switches;
+        let value = |what: &str, value: f64| Value {
+            label: Label { config: self.name.to_owned(), ..with.label.clone() },
+            what: what.to_owned(),
+            value,
+            unit: "us",
+            bound: None,
+        };
+        vec![
+            value("switch, from medians", one(with.summary.p50_us, alone.summary.p50_us)),
+            value("switch, from means", one(with.summary.mean_us, alone.summary.mean_us)),
+            // Independent errors: the square root of the sum of squares.
+            value("jitter", with.summary.sd_us.hypot(self.works * alone.summary.sd_us) / self.switches),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Cost;
+    use crate::sample::{Samples, Summary};
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_no_switch_is_subtracted() {
+        let figure = |nanoseconds: u64| Figure {
+            label: Label {
+                bench: "switch",
+                peer: "floor",
+                transport: "none",
+                op: String::new(),
+                config: String::new(),
+                along: None,
+            },
+            summary: Summary::of(&[nanoseconds; 4], Duration::from_secs(1)).unwrap(),
+            medians_us: Vec::new(),
+            cdf_us: Vec::new(),
+            ratios: Vec::new(),
+            cost: Cost::default(),
+            calls: 4,
+        };
+        let test = Test { name: "x", at: 0, switches: 2.0, works: 2.0 };
+        let values = test.values(&[figure(5000), figure(1000)]);
+        assert_eq!(values.iter().map(|value| value.value).collect::<Vec<_>>(), [1.5, 1.5, 0.0]);
+        assert!(test.values(&[]).is_empty());
+    }
+
+    /// Ordinary class, wherever the kernel likes: every test ends, whatever the machine permits.
+    #[test]
+    fn every_test_ends_with_as_many_times_as_asked_for() {
+        let stage = Stage { partner: None, priority: None, same_core: false };
+        let lock = || PiMutex::new("bench switch", Scope::Lane, ());
+        let mut subjects: Vec<Box<dyn crate::harness::Subject>> = vec![
+            Box::new(Yielders { stage }),
+            Box::new(Alone::yielding(stage)),
+            Box::new(Lockers::new(stage, lock())),
+            Box::new(Lockers::new(stage, Mutex::new("bench switch", Scope::Lane, ()))),
+            Box::new(Alone::locking(stage, lock())),
+        ];
+        for waker in [Waker::Futex, Waker::Semaphore] {
+            subjects.push(Box::new(Pairs { stage, waker }));
+            subjects.push(Box::new(Alone::waking(stage, waker)));
+        }
+        for subject in &mut subjects {
+            let mut samples = Samples::with_room(20);
+            subject.run(5, 20, &mut samples).unwrap();
+            assert_eq!(samples.len(), 20);
+        }
+    }
+}
