@@ -105,6 +105,15 @@ impl Scheduling {
     /// Lowest and highest fixed priority of Linux.
     pub const PRIORITIES: std::ops::RangeInclusive<u8> = 1..=99;
 
+    /// The fixed priority; 0 in the ordinary class.
+    #[must_use]
+    pub const fn priority(self) -> u8 {
+        match self {
+            Self::Other => 0,
+            Self::Fifo(priority) | Self::RoundRobin(priority) => priority,
+        }
+    }
+
     /// Class and priority as the kernel takes them.
     fn raw(self) -> (libc::c_int, libc::sched_param) {
         let (policy, priority) = match self {
@@ -308,7 +317,35 @@ pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result
     let (policy, param) = scheduling.raw();
     // SAFETY: `param` outlives the call, which only reads it.
     call::once(|| unsafe { libc::sched_setscheduler(tid, policy, &param) })?;
+    if thread.is_none_or(|thread| thread == current_tid()) {
+        PRIORITY.set(scheduling.priority());
+    }
     Ok(())
+}
+
+thread_local! {
+    /// The calling thread's native priority; [`UNKNOWN`] until it is asked for.
+    static PRIORITY: Cell<u8> = const { Cell::new(UNKNOWN) };
+}
+
+const UNKNOWN: u8 = u8::MAX;
+
+/// The fixed priority of the calling thread, 0 if it has none. Asked of the kernel once per thread; changes by
+/// [`set_scheduling`] on the thread itself are noted, those made from outside are not.
+#[inline]
+pub fn native_priority() -> u8 {
+    match PRIORITY.get() {
+        UNKNOWN => ask_priority(),
+        known => known,
+    }
+}
+
+#[cold]
+fn ask_priority() -> u8 {
+    // A thread can always ask about itself.
+    let priority = scheduling(None).map_or(0, Scheduling::priority);
+    PRIORITY.set(priority);
+    priority
 }
 
 /// The scheduling class of a thread (`None`: the calling one). Classes this crate does not set are
@@ -371,6 +408,22 @@ mod tests {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         }
         assert_eq!(scheduling(None).unwrap(), Scheduling::Other);
+    }
+
+    #[test]
+    fn the_native_priority_follows_the_thread() {
+        let thread = std_thread::spawn(|| {
+            assert_eq!(native_priority(), scheduling(None).unwrap().priority());
+            let before = crate::counters::snapshot();
+            native_priority();
+            assert_eq!((crate::counters::snapshot() - before).syscalls, 0);
+            if set_scheduling(None, Scheduling::Fifo(2)).is_ok() {
+                assert_eq!(native_priority(), 2);
+                set_scheduling(Some(current_tid()), Scheduling::Other).unwrap();
+                assert_eq!(native_priority(), 0);
+            }
+        });
+        thread.join().unwrap();
     }
 
     #[test]

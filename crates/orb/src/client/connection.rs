@@ -7,6 +7,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Half, Stream, Wait};
+use corelane_sys::clock::Monotonic;
 use corelane_sys::poll;
 use corelane_wire::connection::{Framer, Step};
 use corelane_wire::giop::{Header, MessageKind};
@@ -40,6 +41,9 @@ pub(crate) struct ClientConnection {
     pub(crate) announced: Option<CodeSets>,
     coarse: Duration,
     broken: bool,
+    /// A call has used it since it was last asked how long it has been idle.
+    used: bool,
+    idle_since: Monotonic,
     forks: u64,
     watched: Watched,
 }
@@ -102,6 +106,8 @@ impl ClientConnection {
             announced: None,
             coarse: Duration::ZERO,
             broken: false,
+            used: true,
+            idle_since: Monotonic::from_nanos(0),
             forks: corelane_sys::process::generation(),
             watched,
         })
@@ -113,6 +119,14 @@ impl ClientConnection {
         !self.broken && !self.watched.hung_up()
     }
 
+    /// How long no call has used it, in steps of how often this is asked.
+    pub(crate) fn idle_for(&mut self, now: Monotonic) -> Duration {
+        if std::mem::take(&mut self.used) {
+            self.idle_since = now;
+        }
+        now.since(self.idle_since)
+    }
+
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -120,6 +134,7 @@ impl ClientConnection {
     /// A request id; even, as bidirectional GIOP wants of the side that connected.
     #[inline]
     pub(crate) fn request_id(&mut self) -> u32 {
+        self.used = true;
         self.next_id = self.next_id.wrapping_add(2);
         self.next_id
     }

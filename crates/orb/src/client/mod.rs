@@ -1,5 +1,6 @@
 //! The client's side: connections, and the pools that they are taken from.
 
+pub(crate) mod bands;
 pub(crate) mod connection;
 pub(crate) mod pool;
 pub(crate) mod watch;

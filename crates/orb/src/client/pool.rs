@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use corelane_net::Endpoint;
 use corelane_sys::clock::Monotonic;
@@ -17,19 +18,13 @@ use corelane_sys::lock::{Exclusive, OwnedExclusiveGuard, Scope};
 use super::connection::ClientConnection;
 use crate::orb::Core;
 
-/// What connections may be shared for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PoolKey {
-    /// Where the server is: addresses of one profile in the order to try.
-    pub(crate) endpoints: Vec<Endpoint>,
-}
-
 type Slot = Exclusive<Option<Box<ClientConnection>>>;
 
-/// The connections to one server.
+/// The connections of one band to one server.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    key: PoolKey,
+    /// Where the server is: addresses of one profile in the order to try.
+    endpoints: Arc<[Endpoint]>,
     slots: Vec<Arc<Slot>>,
     /// Slots from here on have never held a connection.
     used: AtomicUsize,
@@ -57,15 +52,15 @@ pub(crate) enum NoConnection {
 }
 
 impl Pool {
-    pub(crate) fn new(key: PoolKey, bound: usize) -> Self {
+    pub(crate) fn new(endpoints: Arc<[Endpoint]>, bound: usize) -> Self {
         let gate = Arc::new(Gate::new("connection pool", Scope::Lane));
         let slot =
             |_| Arc::new(Exclusive::new("client connection", Scope::Connection, None).with_gate(Arc::clone(&gate)));
-        Pool { key, slots: (0..bound.max(1)).map(slot).collect(), used: AtomicUsize::new(0), gate }
+        Pool { endpoints, slots: (0..bound.max(1)).map(slot).collect(), used: AtomicUsize::new(0), gate }
     }
 
-    pub(crate) fn key(&self) -> &PoolKey {
-        &self.key
+    pub(crate) fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
     }
 
     /// A live connection that nobody uses and that owes no reply to a call given up, if there is one.
@@ -151,7 +146,7 @@ impl Pool {
 
     fn open(self: &Arc<Self>, core: &Core, until: Option<Monotonic>) -> Result<ClientConnection, NoConnection> {
         let mut failure = io::Error::new(io::ErrorKind::AddrNotAvailable, "the profile has no address");
-        for endpoint in &self.key.endpoints {
+        for endpoint in &*self.endpoints {
             match core.transports().connect(endpoint, until) {
                 Ok(stream) => {
                     return ClientConnection::new(stream, core, endpoint, Arc::downgrade(self))
@@ -169,9 +164,19 @@ impl Pool {
     /// Closes the connections that have hung up and that nobody uses; those in use are closed when they come back.
     #[cold]
     pub(crate) fn sweep(&self) {
+        self.close(|connection| !connection.is_usable());
+    }
+
+    /// Closes the connections that nobody has used for `idle`.
+    #[cold]
+    pub(crate) fn tidy(&self, now: Monotonic, idle: Duration) {
+        self.close(|connection| !connection.is_usable() || connection.idle_for(now) >= idle);
+    }
+
+    fn close(&self, unwanted: impl Fn(&mut ClientConnection) -> bool) {
         for slot in &self.slots {
             if let Some(mut slot) = slot.try_lock()
-                && slot.as_ref().is_some_and(|connection| !connection.is_usable())
+                && slot.as_deref_mut().is_some_and(&unwanted)
             {
                 *slot = None;
             }
@@ -180,11 +185,7 @@ impl Pool {
 
     /// Closes every connection that is not in use.
     pub(crate) fn close_idle(&self) {
-        for slot in &self.slots {
-            if let Some(mut slot) = slot.try_lock() {
-                *slot = None;
-            }
-        }
+        self.close(|_| true);
     }
 }
 

@@ -20,8 +20,6 @@ use super::pool::Pool;
 use crate::orb::Core;
 
 const STOP: u64 = u64::MAX;
-/// How often lanes are tidied.
-const TIDY: Duration = Duration::from_secs(1);
 
 /// The thread and what it watches.
 pub(crate) struct Watcher {
@@ -33,8 +31,8 @@ struct Shared {
     epoll: Epoll,
     wake: Wake,
     stop: AtomicBool,
-    /// Whose lanes are tidied now and then.
-    tidied: OnceLock<Weak<Core>>,
+    /// The ORB that is tidied now and then, and how often.
+    tidied: OnceLock<(Weak<Core>, Duration)>,
     entries: SlotTable<Entry>,
 }
 
@@ -74,14 +72,14 @@ impl Watcher {
         Ok(watched)
     }
 
-    /// Tidies the lanes of `core` every second.
-    pub(crate) fn tidy(&self, core: Weak<Core>) -> io::Result<()> {
+    /// Tidies `core` every `period`, once the thread runs.
+    pub(crate) fn tidy(&self, core: Weak<Core>, period: Duration) {
         // Set once: an ORB starts once.
-        let _ = self.shared.tidied.set(core);
-        self.start()
+        let _ = self.shared.tidied.set((core, period));
     }
 
-    fn start(&self) -> io::Result<()> {
+    /// Starts the thread, if it does not run yet.
+    pub(crate) fn start(&self) -> io::Result<()> {
         let mut thread = self.thread.lock();
         if thread.is_none() {
             let shared = Arc::clone(&self.shared);
@@ -107,10 +105,11 @@ impl Shared {
         let mut events = [Event::EMPTY; 32];
         let mut tidied = Monotonic::now();
         while !self.stop.load(Ordering::Acquire) {
-            let period = self.tidied.get().map(|_| TIDY);
+            let period = self.tidied.get().map(|(_, period)| *period);
             let Ok(count) = self.epoll.wait(&mut events, period) else { return };
-            if tidied.elapsed() >= TIDY
-                && let Some(core) = self.tidied.get().and_then(Weak::upgrade)
+            if let Some((core, period)) = self.tidied.get()
+                && tidied.elapsed() >= *period
+                && let Some(core) = core.upgrade()
             {
                 core.tidy();
                 tidied = Monotonic::now();

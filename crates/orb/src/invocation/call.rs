@@ -168,7 +168,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         if !binding.has_moved() {
             let target = binding.original(self.core);
             if let Some(profile) = target.profiles.first()
-                && let Some(connection) = profile.pool.idle()
+                && let Some(connection) = profile.pool().idle()
             {
                 let way = Way { target, profile, addressing: AddressingMode::Key };
                 return match self.attempt(way, connection) {

@@ -131,7 +131,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// Takes a connection that nobody uses, if there is one.
     fn connect_at_once(&mut self) -> bool {
         let Some(profile) = self.target.profiles.get(self.profile) else { return false };
-        self.connection = if self.fresh { None } else { profile.pool.idle() };
+        self.connection = if self.fresh { None } else { profile.pool().idle() };
         self.connection.is_some()
     }
 
@@ -139,7 +139,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let start = clock::now();
         let (whole, until) = self.connect_until(start);
         let Some(profile) = self.target.profiles.get(self.profile) else { return Input::ConnectFailed };
-        let outcome = profile.pool.connect(self.call.core, whole, until, self.fresh);
+        let outcome = profile.pool().connect(self.call.core, whole, until, self.fresh);
         self.connected(outcome, start, clock::now())
     }
 
@@ -157,7 +157,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// What came of connecting between `start` and `now`.
     fn connected(&mut self, outcome: Result<Checkout, NoConnection>, start: Monotonic, now: Monotonic) -> Input {
         let profile = self.target.profiles.get(self.profile);
-        let endpoint = profile.and_then(|profile| profile.pool.key().endpoints.first()).map(ToString::to_string);
+        let endpoint = profile.and_then(|profile| profile.pool().endpoints().first()).map(ToString::to_string);
         let elapsed = Some(now.since(start));
         let detail = |phase, message| Detail { endpoint, phase: Some(phase), elapsed, message };
         match outcome {

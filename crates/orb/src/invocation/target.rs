@@ -9,6 +9,7 @@ use corelane_wire::giop::{self, AddressingMode};
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Version};
 
+use crate::client::bands::{Band, Bands};
 use crate::client::pool::Pool;
 use crate::orb::Core;
 
@@ -34,7 +35,7 @@ pub(crate) struct Target {
 /// One usable profile.
 #[derive(Debug)]
 pub(crate) struct Profile {
-    pub(crate) pool: Arc<Pool>,
+    pub(crate) bands: Arc<Bands>,
     pub(crate) object_key: Box<[u8]>,
     pub(crate) version: Version,
     /// What to announce on a new connection; `None` in GIOP 1.0 and where the profile says nothing about code sets.
@@ -97,6 +98,14 @@ impl Binding {
     #[inline]
     pub(crate) fn may_be_local(&self, core: &Core) -> bool {
         self.local_key(core).is_some()
+    }
+}
+
+impl Profile {
+    /// The connections of the calling thread's band.
+    #[inline]
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        self.bands.pool(Band::of_thread())
     }
 }
 

@@ -39,6 +39,7 @@ pub struct OrbBuilder {
     call_policies: CallPolicies,
     connections_per_server: usize,
     closing_time: Duration,
+    idle_time: Duration,
     version: Version,
     native_char_set: CharSet,
     fragment_size: Option<usize>,
@@ -93,6 +94,7 @@ impl OrbBuilder {
             },
             connections_per_server: 32,
             closing_time: Duration::from_secs(2),
+            idle_time: Duration::from_secs(180),
             version: Version::GIOP_1_2,
             native_char_set: CharSet::Utf8,
             fragment_size: None,
@@ -162,6 +164,13 @@ impl OrbBuilder {
         self
     }
 
+    /// How long a connection to a server may be idle before it is closed; 180 s by default. It is looked at in steps of a quarter
+    /// of this time, or of a second.
+    pub fn idle_connection_time(mut self, time: Duration) -> Self {
+        self.idle_time = time;
+        self
+    }
+
     /// The highest GIOP version to speak and publish, 1.2 by default.
     pub fn giop_version(mut self, version: Version) -> Self {
         self.version = version.min(Version::GIOP_1_2);
@@ -200,6 +209,7 @@ impl OrbBuilder {
             call_policies: self.call_policies,
             connections_per_server: self.connections_per_server,
             closing_time: self.closing_time,
+            idle_time: self.idle_time,
             publish,
             version: self.version,
             native_char_set: self.native_char_set,

@@ -14,7 +14,8 @@ use corelane_wire::ior::Ior;
 use corelane_wire::{CharSet, Limits, Version};
 
 use super::builder::OrbError;
-use crate::client::pool::{Pool, PoolKey};
+use crate::client::bands::Bands;
+use crate::client::pool::Pool;
 use crate::client::watch::{Watched, Watcher};
 use crate::event::Events;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -32,6 +33,8 @@ pub(crate) struct Config {
     pub(crate) call_policies: CallPolicies,
     /// Connections to one server at most.
     pub(crate) connections_per_server: usize,
+    /// How long a connection to a server may be idle before it is closed.
+    pub(crate) idle_time: Duration,
     /// How long closing may take for peers that do not answer.
     pub(crate) closing_time: Duration,
     /// Addresses that references carry; empty: those where the ORB listens.
@@ -58,7 +61,8 @@ pub(crate) struct Core {
     adapters: Adapters,
     events: Events,
     watcher: Watcher,
-    pools: Mutex<HashMap<PoolKey, Arc<Pool>>>,
+    /// The servers that references lead to, by the addresses of a profile.
+    servers: Mutex<HashMap<Vec<Endpoint>, Arc<Bands>>>,
     lanes: OnceLock<Vec<Arc<Lane>>>,
     listening: OnceLock<Vec<Endpoint>>,
     published: OnceLock<Vec<Endpoint>>,
@@ -77,7 +81,7 @@ impl Core {
             adapters: Adapters::new(stamp),
             events,
             watcher: Watcher::new(1 << 20)?,
-            pools: Mutex::new("connection pools", Scope::Orb, HashMap::new()),
+            servers: Mutex::new("servers", Scope::Orb, HashMap::new()),
             lanes: OnceLock::new(),
             listening: OnceLock::new(),
             published: OnceLock::new(),
@@ -156,10 +160,9 @@ impl Core {
         for lane in self.lanes() {
             crate::server::start(lane, self, &mut self.threads.lock()).map_err(OrbError::Thread)?;
         }
-        if !self.lanes().is_empty() {
-            self.watcher.tidy(Arc::downgrade(self)).map_err(OrbError::Thread)?;
-        }
-        Ok(())
+        self.watcher.tidy(Arc::downgrade(self), self.tidy_period());
+        // A client needs no watching before its first connection.
+        if self.lanes().is_empty() { Ok(()) } else { self.watcher.start().map_err(OrbError::Thread) }
     }
 
     /// What is to be done now and then, also while connections are on their way to the end.
@@ -168,7 +171,20 @@ impl Core {
             for lane in self.lanes() {
                 lane.tidy(self);
             }
+            // Not under the lock: closing a connection is a system call.
+            let servers: Vec<Arc<Bands>> = self.servers.lock().values().cloned().collect();
+            let now = Monotonic::now();
+            for pool in servers.iter().flat_map(|server| server.pools()) {
+                pool.tidy(now, self.config.idle_time);
+            }
         }
+    }
+
+    /// How often that is.
+    pub(crate) fn tidy_period(&self) -> Duration {
+        const LANES: Duration = Duration::from_secs(1);
+        let pools = (self.config.idle_time / 4).max(Duration::from_millis(10));
+        if self.lanes().is_empty() { pools } else { LANES.min(pools) }
     }
 
     pub(crate) fn lanes(&self) -> &[Arc<Lane>] {
@@ -176,15 +192,14 @@ impl Core {
     }
 
     /// The connections to these endpoints, shared by every reference that goes there.
-    pub(crate) fn pool(&self, endpoints: Vec<Endpoint>) -> Arc<Pool> {
-        let key = PoolKey { endpoints };
-        let mut pools = self.pools.lock();
-        let bound = self.config.connections_per_server;
-        if pools.len() >= PRUNED_FROM {
+    pub(crate) fn server(&self, endpoints: Vec<Endpoint>) -> Arc<Bands> {
+        let mut servers = self.servers.lock();
+        if servers.len() >= PRUNED_FROM {
             // References come and go with their servers: what no reference is bound to is given up.
-            pools.retain(|_, pool| Arc::strong_count(pool) > 1);
+            servers.retain(|_, server| Arc::strong_count(server) > 1);
         }
-        Arc::clone(pools.entry(key.clone()).or_insert_with(|| Arc::new(Pool::new(key, bound))))
+        let made = Bands::new(&endpoints, self.config.connections_per_server);
+        Arc::clone(servers.entry(endpoints).or_insert_with(|| Arc::new(made)))
     }
 
     /// A reference to an object of this ORB.
@@ -207,7 +222,7 @@ impl Core {
                     .filter(|endpoint| self.transports.for_endpoint(endpoint).is_some())
                     .collect();
                 (!endpoints.is_empty()).then(|| Profile {
-                    pool: self.pool(endpoints),
+                    bands: self.server(endpoints),
                     object_key: found.object_key.into(),
                     version: found.version,
                     code_sets: found.code_sets,
@@ -290,8 +305,8 @@ impl Core {
             // A thread that panicked has already been reported; its end is what matters here.
             let _ = thread.join();
         }
-        for pool in self.pools.lock().drain().map(|(_, pool)| pool) {
-            pool.close_idle();
+        for server in self.servers.lock().drain().map(|(_, server)| server) {
+            server.pools().for_each(|pool| pool.close_idle());
         }
         self.watcher.stop();
         self.state.store(ENDED, Ordering::Release);
