@@ -1,4 +1,5 @@
-//! The project's chores: `cargo xtask check`, `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`.
+//! The project's chores: `cargo xtask check`, `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`,
+//! `cargo xtask idl-corpus`.
 //!
 //! Each check is a pure function from what it reads to a list of findings, so that its own tests can show it refusing a
 //! violated rule; [`steps`] runs them, shows progress and sums up. Nothing here is a dependency of the crates.
@@ -9,6 +10,7 @@ mod demo;
 mod dependencies;
 mod fuzz;
 mod host;
+mod idl_corpus;
 mod layers;
 mod licences;
 mod metadata;
@@ -33,6 +35,7 @@ cargo xtask <command>
        --runs N    that many executions of each; --seconds N: that long
        --keep      adds what was found on the way to fuzz/corpus
        --list      names the targets; --prove: finds a planted fault
+  idl-corpus DIR   the IDL compiler beside omniidl on every .idl file below DIR
   help             this text
 ";
 
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         ["test", "--quick"] => test::run(&mut steps, test::Extent::Quick),
         ["demo", options @ ..] => return demo::run(&root(), options),
         ["fuzz", options @ ..] => return fuzz::run(&root(), options),
+        ["idl-corpus", options @ ..] => return idl_corpus::run(&root(), options),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

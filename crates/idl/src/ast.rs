@@ -73,9 +73,9 @@ pub enum DeclarationKind {
     /// `bitset B { ... };`
     Bitset(Bitset),
     /// `bitmask B { ... };`
-    Bitmask(Name, Vec<(Name, Vec<Annotation>)>),
+    Bitmask(Name, Vec<Flag>),
     /// `@annotation N { ... };`
-    AnnotationType(Name),
+    AnnotationType(AnnotationType),
     /// An operation of an interface or value type.
     Operation(Operation),
     /// `attribute T a, b;`
@@ -286,8 +286,50 @@ pub struct Bitset {
     pub name: Name,
     /// Its base.
     pub base: Option<ScopedName>,
-    /// Its fields: width, type where given, names.
-    pub fields: Vec<(Expression, Option<Type>, Vec<Name>)>,
+    /// Its fields.
+    pub fields: Vec<BitField>,
+}
+
+/// `bitfield<3, octet> a, b;`
+#[derive(Clone, Debug)]
+pub struct BitField {
+    /// The number of bits.
+    pub width: Expression,
+    /// The type, where it is given.
+    pub ty: Option<Type>,
+    /// The names; none for bits that are left free.
+    pub names: Vec<Name>,
+}
+
+/// A flag of a bit mask (IDL 4).
+#[derive(Clone, Debug)]
+pub struct Flag {
+    /// Its name.
+    pub name: Name,
+    /// `@position(...)` and others in front of it.
+    pub annotations: Vec<Annotation>,
+}
+
+/// `@annotation N { ... };`
+#[derive(Clone, Debug)]
+pub struct AnnotationType {
+    /// Its name.
+    pub name: Name,
+    /// Types and constants declared in it.
+    pub body: Vec<Declaration>,
+    /// What it takes.
+    pub members: Vec<AnnotationMember>,
+}
+
+/// `long level default 1;` in an annotation.
+#[derive(Clone, Debug)]
+pub struct AnnotationMember {
+    /// The type.
+    pub ty: Type,
+    /// The name.
+    pub name: Name,
+    /// What it is where it is not given.
+    pub default: Option<Expression>,
 }
 
 /// `in`, `out` or `inout`.
@@ -482,4 +524,12 @@ pub enum Binary {
     Multiply,
     Divide,
     Remainder,
+}
+
+impl Binary {
+    /// Whether it works on numbers with a fraction too.
+    #[must_use]
+    pub fn is_arithmetic(self) -> bool {
+        matches!(self, Self::Add | Self::Subtract | Self::Multiply | Self::Divide)
+    }
 }

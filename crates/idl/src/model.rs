@@ -83,15 +83,46 @@ pub enum Kind {
     /// A native type.
     Native,
     /// A set of flags (IDL 4).
-    Bitmask(Vec<Symbol>),
+    Bitmask(Bitmask),
     /// A set of bit fields (IDL 4).
-    Bitset,
+    Bitset(Bitset),
     /// An operation.
     Operation(Operation),
     /// An attribute.
     Attribute(Attribute),
     /// A user-defined annotation.
     Annotation,
+}
+
+/// A set of flags.
+#[derive(Debug)]
+pub struct Bitmask {
+    /// How many bits it takes: 1 to 64.
+    pub bound: u32,
+    /// The flags with the positions of their bits, 0 the lowest.
+    pub flags: Vec<(Symbol, u8)>,
+}
+
+/// A set of bit fields.
+#[derive(Debug)]
+pub struct Bitset {
+    /// The bit set it extends: its fields come first.
+    pub base: Option<DefinitionId>,
+    /// Its own fields, the lowest first.
+    pub fields: Vec<BitField>,
+    /// How many bits it takes, those of its base included.
+    pub bits: u32,
+}
+
+/// A field of a bit set.
+#[derive(Debug)]
+pub struct BitField {
+    /// Its name; none for bits that are left free.
+    pub name: Option<Symbol>,
+    /// How many bits it has.
+    pub width: u8,
+    /// Its type in programs, where the text gives one.
+    pub ty: Option<Type>,
 }
 
 /// An interface.

@@ -3,6 +3,8 @@
 //! Definitions are taken in order, as IDL demands: a name means what has been declared above it. Whatever is
 //! refused leaves a faulty type or value that no further message is about.
 
+mod annotation;
+mod bits;
 mod constant;
 mod declare;
 mod identity;
@@ -40,6 +42,7 @@ pub(crate) fn resolve(
         announced: Vec::new(),
         defined_anything: false,
         inherited: None,
+        annotations: HashMap::new(),
     };
     resolver.define_built_in();
     let global = At { scope: ScopeId(0), parent: None };
@@ -63,6 +66,8 @@ struct Scope {
     /// What the scope belongs to; nobody for the file and for operations.
     owner: Option<DefinitionId>,
     names: SymbolMap<Entry>,
+    /// The folded names among them that are introduced: the next opening of a module forgets them.
+    introduced: Vec<Symbol>,
 }
 
 /// A name in a scope.
@@ -113,6 +118,8 @@ struct Resolver<'r> {
     announced: Vec<(DefinitionId, Span)>,
     /// What the interface at hand inherits, by folded name.
     inherited: Option<(DefinitionId, HashMap<Symbol, DefinitionId>)>,
+    /// What the annotations that the text declares take.
+    annotations: HashMap<DefinitionId, Vec<annotation::Parameter>>,
     /// Whether an import would come too late.
     defined_anything: bool,
 }
@@ -158,7 +165,7 @@ impl Resolver<'_> {
             Kind::Constant(..) => "constant",
             Kind::Native => "native type",
             Kind::Bitmask(_) => "bit mask",
-            Kind::Bitset => "bit set",
+            Kind::Bitset(_) => "bit set",
             Kind::Operation(_) => "operation",
             Kind::Attribute(_) => "attribute",
             Kind::Annotation => "annotation",
@@ -199,7 +206,7 @@ impl Resolver<'_> {
 
     fn open_scope(&mut self, outer: ScopeId, owner: Option<DefinitionId>) -> ScopeId {
         let id = ScopeId(self.scopes.len());
-        self.scopes.push(Scope { outer: Some(outer), owner, names: SymbolMap::default() });
+        self.scopes.push(Scope { outer: Some(outer), owner, ..Scope::default() });
         if let Some(owner) = owner {
             self.scope_of.insert(owner, id);
         }
@@ -218,11 +225,17 @@ impl Resolver<'_> {
         {
             let (text, kind, span) = (self.text(name.symbol), self.what_is(owner), self.model.get(owner).span);
             let message = format!("`{text}` has the name of the {kind} it is declared in");
-            let diagnostic = Diagnostic::error(name.span, message).label("the same name");
-            self.report(
-                diagnostic.related(span, format!("the {kind}")).note("names that differ only in case are the same"),
-            );
-            return;
+            let exact = self.model.get(owner).name == name.symbol;
+            let data = matches!(self.model.get(owner).kind, Kind::Struct(_) | Kind::Exception(_) | Kind::Union(_));
+            // A member cannot be referred to, so that nothing is ambiguous; the OMG's own Security.idl does this.
+            let lenient = data && !exact && what == What::Member;
+            let diagnostic =
+                if lenient { Diagnostic::warning(name.span, message) } else { Diagnostic::error(name.span, message) };
+            let diagnostic = diagnostic.label("the same name").related(span, format!("the {kind}"));
+            self.report(diagnostic.note("names that differ only in case are the same"));
+            if !lenient {
+                return;
+            }
         }
         let built_in = |entry: &Entry| entry.span == Span::default() && matches!(entry.what, What::Definition(_));
         if let Some(known) = self.scopes[scope.0].names.get(&folded).copied().filter(|entry| !built_in(entry)) {
@@ -334,6 +347,7 @@ impl Resolver<'_> {
                         let entry = Entry { symbol, span: name.span, what: What::Introduced(id) };
                         let folded = self.symbols.folded(symbol);
                         self.scopes[scope.0].names.insert(folded, entry);
+                        self.scopes[scope.0].introduced.push(folded);
                     }
                     return Ok(id);
                 }

@@ -1,5 +1,5 @@
-//! Every specification in tests/refused breaks one rule of the language and is refused with the message that
-//! stands beside it. `BLESS=1` rewrites the messages.
+//! Every specification in tests/refused breaks a rule of the language and is refused with the messages that stand beside
+//! it; those in tests/warned are legal and unwise. `BLESS=1` rewrites the messages.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, Options};
@@ -7,16 +7,25 @@ use std::path::{Path, PathBuf};
 
 #[test]
 fn every_faulty_text_is_refused_as_it_should_be() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/refused");
+    assert!(compare("refused", false) >= 114);
+}
+
+#[test]
+fn every_unwise_text_is_accepted_with_a_warning() {
+    assert!(compare("warned", true) > 0);
+}
+
+/// Compares what is said of each case of a folder with the text beside it. The number of cases.
+fn compare(folder: &str, accepted: bool) -> usize {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let bless = std::env::var_os("BLESS").is_some();
     let mut cases: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.retain(|path| path.extension().is_some_and(|extension| extension == "idl"));
     cases.sort();
-    assert!(cases.len() >= 114, "only {} cases", cases.len());
     let mut wrong = Vec::new();
-    for case in cases {
+    for case in &cases {
         let name = case.file_name().unwrap().to_str().unwrap();
-        let text = std::fs::read(&case).unwrap();
+        let text = std::fs::read(case).unwrap();
         let compilation = Compilation::of_text(Path::new(name), text, &Options::default(), &NoFiles);
         let shown = compilation.diagnostics.render(&compilation.sources, false);
         let expected_at = case.with_extension("txt");
@@ -24,11 +33,12 @@ fn every_faulty_text_is_refused_as_it_should_be() {
             std::fs::write(&expected_at, &shown).unwrap();
         }
         let expected = std::fs::read_to_string(&expected_at).unwrap_or_default();
-        if compilation.is_accepted() {
-            wrong.push(format!("{name} is accepted"));
+        if compilation.is_accepted() != accepted {
+            wrong.push(format!("{name}: accepted: {}\n{shown}", !accepted));
         } else if shown != expected {
             wrong.push(format!("{name}: expected\n{expected}\nfound\n{shown}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    cases.len()
 }

@@ -3,8 +3,8 @@
 use super::types::Position;
 use super::{Failed, Parsed, Parser};
 use crate::ast::{
-    Arm, Bitset, Declaration, DeclarationKind as Kind, Enum, Flavor, ForwardKind, Label, Member, Struct, Union,
-    ValueFlavor,
+    AnnotationMember, AnnotationType, Arm, BitField, Bitset, Declaration, DeclarationKind as Kind, Enum, Flag, Flavor,
+    ForwardKind, Label, Member, Struct, Union, ValueFlavor,
 };
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, TokenKind};
@@ -371,7 +371,7 @@ impl Parser<'_> {
                 }
             }
             self.end_of("a bit field")?;
-            fields.push((width, ty, names));
+            fields.push(BitField { width, ty, names });
         }
         self.close_body(open)?;
         Ok(Kind::Bitset(Bitset { name, base, fields }))
@@ -384,7 +384,7 @@ impl Parser<'_> {
         let mut flags = Vec::new();
         while !self.is(P::CloseBrace) {
             let annotations = self.annotations()?;
-            flags.push((self.name("the name of a flag")?, annotations));
+            flags.push(Flag { name: self.name("the name of a flag")?, annotations });
             if self.take(P::Comma).is_none() {
                 break;
             }
@@ -393,16 +393,40 @@ impl Parser<'_> {
         Ok(Kind::Bitmask(name, flags))
     }
 
-    /// `@annotation N { T member default v; };`: read, not used.
+    /// `@annotation N { T member default v; };`
     fn annotation_type(&mut self, first_token: usize) -> Parsed<Declaration> {
         self.bump();
         self.bump();
         let name = self.annotation_word()?;
-        if !self.is(P::OpenBrace) {
-            return self.expected("`{`");
+        let open = self.expect(P::OpenBrace, "{")?;
+        let (mut body, mut members) = (Vec::new(), Vec::new());
+        while !self.is(P::CloseBrace) && !self.is_at_end() {
+            let start = self.at;
+            let parsed = match self.keyword() {
+                Some(K::Enum | K::Const | K::Typedef | K::Struct | K::Union | K::Bitmask | K::Bitset) => {
+                    self.nested(|parser| parser.declaration(Place::Module)).map(|declaration| body.extend(declaration))
+                }
+                _ => self.annotation_member().map(|member| members.push(member)),
+            };
+            if parsed.is_err() {
+                self.recover();
+                if self.at == start {
+                    self.bump();
+                }
+            }
         }
-        self.recover();
-        Ok(Declaration { kind: Kind::AnnotationType(name), annotations: Vec::new(), first_token })
+        self.close_body(open)?;
+        self.end_of("an annotation")?;
+        let kind = Kind::AnnotationType(AnnotationType { name, body, members });
+        Ok(Declaration { kind, annotations: Vec::new(), first_token })
+    }
+
+    fn annotation_member(&mut self) -> Parsed<AnnotationMember> {
+        let ty = self.type_spec(Position::Constant)?;
+        let name = self.annotation_word()?;
+        let default = if self.take_keyword(K::Default).is_some() { Some(self.expression()?) } else { None };
+        self.end_of("a member")?;
+        Ok(AnnotationMember { ty, name, default })
     }
 }
 

@@ -176,6 +176,7 @@ impl Parser<'_> {
     fn sequence(&mut self) -> Parsed<TypeKind> {
         self.bump();
         self.expect(P::Less, "<")?;
+        self.annotations()?;
         let element = self.type_spec(Position::Element)?;
         let bound = self.optional_bound()?;
         Ok(TypeKind::Sequence(Box::new(element), bound))
@@ -184,8 +185,10 @@ impl Parser<'_> {
     fn map(&mut self) -> Parsed<TypeKind> {
         self.bump();
         self.expect(P::Less, "<")?;
+        self.annotations()?;
         let key = self.type_spec(Position::Element)?;
         self.expect(P::Comma, ",")?;
+        self.annotations()?;
         let value = self.type_spec(Position::Element)?;
         let bound = self.optional_bound()?;
         Ok(TypeKind::Map(Box::new((key, value)), bound))

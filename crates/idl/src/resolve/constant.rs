@@ -157,6 +157,7 @@ impl Resolver<'_> {
             }
             (Target::String { wide: false, .. }, "a wide string")
             | (Target::Character { wide: false }, "a wide character") => "leave out the `L`",
+            (Target::Float { .. }, "an integer") => "write it with a point: `1.0`",
             (Target::Fixed(_), _) => "a fixed-point number is written with a `d` at its end",
             _ => return self.fail(diagnostic),
         };
@@ -173,7 +174,7 @@ impl Resolver<'_> {
                     clippy::cast_precision_loss,
                     reason = "an integer literal where a floating-point one is wanted"
                 )]
-                Target::Float { .. } => Ok(V::Float(*value as f64)),
+                Target::Float { .. } if self.extended => Ok(V::Float(*value as f64)),
                 _ => self.mismatch(span, "an integer", target),
             },
             E::Float(value) => match target {
@@ -200,6 +201,11 @@ impl Resolver<'_> {
             E::Unary(operator, operand) => {
                 let value = self.evaluate(operand, target, at)?;
                 self.unary(*operator, value, span, target)
+            }
+            E::Binary(operator, _)
+                if matches!(target, Target::Float { .. } | Target::Fixed(_)) && !operator.is_arithmetic() =>
+            {
+                self.no_operator(span, target)
             }
             E::Binary(operator, operands) => {
                 let left = self.evaluate(&operands.0, target, at)?;
@@ -248,7 +254,7 @@ impl Resolver<'_> {
                         clippy::cast_precision_loss,
                         reason = "an integer constant where a floating-point one is wanted"
                     )]
-                    (V::Integer(number), Target::Float { .. }) => return Ok(V::Float(*number as f64)),
+                    (V::Integer(number), Target::Float { .. }) if self.extended => return Ok(V::Float(*number as f64)),
                     (V::Character(_), Target::Character { wide: wanted })
                     | (V::String(_), Target::String { wide: wanted, .. })
                         if wanted == wide =>

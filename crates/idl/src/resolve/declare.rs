@@ -1,48 +1,11 @@
 //! Modules, structures, unions, enumerations, typedefs, constants, exceptions.
 
 use super::{At, Resolver, What};
-use crate::ast::{
-    self, Annotation, Basic, Declaration, DeclarationKind, Declarator, Expression, ForwardKind, Label, Name,
-};
+use crate::ast::{self, Basic, Declaration, DeclarationKind, Declarator, Expression, ForwardKind, Label, Name};
 use crate::diagnostic::Diagnostic;
 use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Struct, Type, Union};
 use crate::source::Span;
 use std::collections::{HashMap, HashSet};
-
-/// Annotations of IDL 4.2 and our own for real time.
-const ANNOTATIONS: &[&str] = &[
-    "id",
-    "autoid",
-    "optional",
-    "position",
-    "value",
-    "extensibility",
-    "final",
-    "appendable",
-    "mutable",
-    "key",
-    "must_understand",
-    "default_literal",
-    "default",
-    "range",
-    "min",
-    "max",
-    "unit",
-    "bit_bound",
-    "external",
-    "nested",
-    "verbatim",
-    "service",
-    "oneway",
-    "ami",
-    "try_construct",
-    "hashid",
-    "topic",
-    "wcet",
-    "period",
-    "deadline",
-    "priority",
-];
 
 impl Resolver<'_> {
     pub(super) fn declaration(&mut self, declaration: &Declaration, at: At) {
@@ -72,24 +35,9 @@ impl Resolver<'_> {
             D::Typedef(ty, declarators) => self.typedef(ty, declarators, declaration, at),
             D::Constant(ty, name, value) => self.constant(ty, *name, value, declaration, at),
             D::Native(name) => self.simple(*name, Kind::Native, declaration, at),
-            D::AnnotationType(name) => {
-                let id = self.add(at, *name, declaration.first_token, Kind::Annotation);
-                let symbol = self.annotation_symbol(*name);
-                self.declare(at.scope, Name { symbol, ..*name }, What::Definition(id));
-            }
-            D::Bitmask(name, flags) => {
-                let flags = flags.iter().map(|(flag, _)| flag.symbol).collect();
-                self.simple(*name, Kind::Bitmask(flags), declaration, at);
-            }
-            D::Bitset(bitset) => {
-                for (width, _, _) in &bitset.fields {
-                    let _ = self.size(width, at);
-                }
-                if let Some(base) = &bitset.base {
-                    let _ = self.look_up(base, at.scope, false);
-                }
-                self.simple(bitset.name, Kind::Bitset, declaration, at);
-            }
+            D::AnnotationType(annotation) => self.annotation_type(annotation, declaration, at),
+            D::Bitmask(name, flags) => self.bitmask(*name, flags, declaration, at),
+            D::Bitset(bitset) => self.bitset(bitset, declaration, at),
             D::Operation(operation) => self.operation(operation, declaration, at),
             D::Attribute(attribute) => self.attribute(attribute, declaration, at),
             D::State(state) => self.state(state, declaration, at),
@@ -106,30 +54,6 @@ impl Resolver<'_> {
         if let Some(definition) = self.model.definitions.get_mut(first) {
             let names = declaration.annotations.iter().filter_map(|annotation| annotation.name.parts.last());
             definition.annotations = names.map(|name| (name.symbol, name.span)).collect();
-        }
-    }
-
-    /// Annotations have names of their own.
-    fn annotation_symbol(&mut self, name: Name) -> crate::symbol::Symbol {
-        let text = format!("@{}", self.text(name.symbol));
-        self.symbols.intern(&text)
-    }
-
-    pub(super) fn check_annotations(&mut self, annotations: &[Annotation], at: At) {
-        for annotation in annotations {
-            let Some(name) = annotation.name.parts.last().copied() else { continue };
-            let text = self.text(name.symbol).to_owned();
-            let own = Name { symbol: self.annotation_symbol(name), ..name };
-            let mut scope = Some(at.scope);
-            let mut known = ANNOTATIONS.contains(&text.as_str());
-            while let Some(here) = scope.filter(|_| !known) {
-                known = self.entry(here, own.symbol).is_some();
-                scope = self.scopes[here.0].outer;
-            }
-            if !known {
-                let message = format!("there is no annotation `@{text}`; it is ignored");
-                self.report(Diagnostic::warning(annotation.name.span, message));
-            }
         }
     }
 
@@ -150,7 +74,10 @@ impl Resolver<'_> {
                 self.check_spelling(name, entry.symbol, id);
                 self.check_same_prefix(id, name, "opened");
                 if let Some(scope) = self.scope_of.get(&id) {
-                    self.scopes[scope.0].names.retain(|_, entry| !matches!(entry.what, What::Introduced(_)));
+                    let scope = &mut self.scopes[scope.0];
+                    for name in std::mem::take(&mut scope.introduced) {
+                        scope.names.remove(&name);
+                    }
                 }
                 id
             }
@@ -480,6 +407,11 @@ impl Resolver<'_> {
         declaration: &Declaration,
         at: At,
     ) -> Option<DefinitionId> {
+        let bits = self.bit_bound(&declaration.annotations, 32, 32, at);
+        if enumeration.enumerators.len() as u64 > 1 << bits {
+            let message = format!("{bits} bits are too few for {} enumerators", enumeration.enumerators.len());
+            self.report(Diagnostic::error(enumeration.name.span, message));
+        }
         let id = self.add(at, enumeration.name, declaration.first_token, Kind::Enum(Vec::new()));
         self.declare(at.scope, enumeration.name, What::Definition(id));
         let mut enumerators = Vec::new();
@@ -512,14 +444,20 @@ impl Resolver<'_> {
                 _ => true,
             };
             // The ORB itself has what its IDL files only announce.
-            if !defined && !self.is_of_the_orb(id) {
-                let message = format!("{} is announced and never defined", self.described(id));
-                self.report(
-                    Diagnostic::error(span, message)
-                        .label("announced here")
-                        .help("define it, or include the file that does"),
-                );
+            if defined || self.is_of_the_orb(id) {
+                continue;
             }
+            let message = format!("{} is announced and never defined", self.described(id));
+            // Another file may open the module again: large systems split what refers to each other that way. A reference
+            // needs no more than the name.
+            let continued = matches!(definition.kind, Kind::Interface(_)) && definition.parent.is_some();
+            let diagnostic = if continued {
+                let diagnostic = Diagnostic::warning(span, message);
+                diagnostic.note("references to it can be passed on, its operations are unknown here")
+            } else {
+                Diagnostic::error(span, message)
+            };
+            self.report(diagnostic.label("announced here").help("define it, or include the file that does"));
         }
     }
 }

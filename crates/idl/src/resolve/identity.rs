@@ -159,6 +159,7 @@ impl Resolver<'_> {
         }
         let known = self.model.get(definition).identity.type_prefix.clone();
         match known {
+            Some((known, _)) if known == prefix.value => {}
             Some((_, first)) => {
                 let message = format!("{} gets a second prefix", self.described(definition));
                 self.report(Diagnostic::error(prefix.span, message).label("the second").related(first, "the first"));
@@ -181,15 +182,23 @@ impl Resolver<'_> {
     pub(super) fn check_same_prefix(&mut self, id: DefinitionId, name: Name, again: &str) {
         let definition = self.model.get(id);
         let (before, span) = (definition.identity.prefix.clone(), definition.span);
-        if before != self.prefix && definition.identity.id.is_none() && span != Span::default() {
+        let given = definition.identity.id.is_some()
+            || self.model.prefix.is_some()
+            || self.model.path(id).into_iter().any(|id| self.model.get(id).identity.type_prefix.is_some());
+        let is_module = matches!(definition.kind, Kind::Module(_));
+        if before != self.prefix && !given && span != Span::default() {
             let message = format!(
                 "{} is {again} under the prefix `{}`, before it had `{before}`",
                 self.described(id),
                 self.prefix
             );
-            let diagnostic = Diagnostic::error(name.span, message)
-                .label("would get another repository id")
-                .related(span, "declared here");
+            // The id of a module is on no wire, those of its parts take the prefix in force where each is declared.
+            let diagnostic = if is_module {
+                Diagnostic::warning(name.span, message).label("what is declared here gets this prefix")
+            } else {
+                Diagnostic::error(name.span, message).label("would get another repository id")
+            };
+            let diagnostic = diagnostic.related(span, "declared here");
             self.report(diagnostic.help("use the same `#pragma prefix` at both places"));
         }
         if span == Span::default() {

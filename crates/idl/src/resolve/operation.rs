@@ -112,7 +112,7 @@ impl Resolver<'_> {
             Kind::Interface(interface) => interface.flavor != Flavor::Local,
             _ => false,
         };
-        if !remote {
+        if !remote || self.is_of_the_orb(parent) {
             return;
         }
         if self.is_local(ty) {

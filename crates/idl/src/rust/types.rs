@@ -250,7 +250,7 @@ impl Generator<'_> {
             Kind::ValueBox(_) => Some("a value box"),
             Kind::Native => Some("a native type"),
             Kind::Bitmask(_) => Some("a bit mask"),
-            Kind::Bitset => Some("a bit set"),
+            Kind::Bitset(_) => Some("a bit set"),
             Kind::Struct(structure) if structure.base.is_some() => Some("inheritance of structures"),
             Kind::Interface(interface) => match interface.flavor {
                 Flavor::Local => Some("a local interface"),

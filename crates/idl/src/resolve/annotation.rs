@@ -1,0 +1,196 @@
+//! Annotations: the standard ones, ours for real time, and those that a text declares (IDL 4.2, 7.4.15).
+
+use super::{At, Failed, Resolved, Resolver, What};
+use crate::ast::{Annotation, AnnotationType, Basic, Declaration, Expression, Name};
+use crate::diagnostic::Diagnostic;
+use crate::model::{DefinitionId, Kind, Type};
+use crate::source::Span;
+use crate::symbol::Symbol;
+
+/// Annotations of IDL 4.2 and our own for real time.
+const KNOWN: &[&str] = &[
+    "id",
+    "autoid",
+    "optional",
+    "position",
+    "value",
+    "extensibility",
+    "final",
+    "appendable",
+    "mutable",
+    "key",
+    "must_understand",
+    "default_literal",
+    "default",
+    "range",
+    "min",
+    "max",
+    "unit",
+    "bit_bound",
+    "external",
+    "nested",
+    "verbatim",
+    "service",
+    "oneway",
+    "ami",
+    "try_construct",
+    "hashid",
+    "topic",
+    "wcet",
+    "period",
+    "deadline",
+    "priority",
+];
+
+/// What an annotation that the text declares takes.
+#[derive(Clone, Debug)]
+pub(super) struct Parameter {
+    name: Symbol,
+    span: Span,
+    ty: Type,
+    optional: bool,
+}
+
+impl Resolver<'_> {
+    /// `@annotation N { ... };`
+    pub(super) fn annotation_type(&mut self, annotation: &AnnotationType, declaration: &Declaration, at: At) {
+        let id = self.add(at, annotation.name, declaration.first_token, Kind::Annotation);
+        let symbol = self.annotation_symbol(annotation.name);
+        self.declare(at.scope, Name { symbol, ..annotation.name }, What::Definition(id));
+        let scope = self.open_scope(at.scope, Some(id));
+        let inner = At { scope, parent: Some(id) };
+        for declaration in &annotation.body {
+            self.declaration(declaration, inner);
+        }
+        let mut parameters = Vec::new();
+        for member in &annotation.members {
+            let ty = self.ty(&member.ty, inner);
+            if let Some(value) = &member.default
+                && !is_any(&ty)
+            {
+                let _ = self.evaluate_as(value, &ty, member.ty.span, inner);
+            }
+            self.declare(scope, member.name, What::Member);
+            let (name, span) = (member.name.symbol, member.name.span);
+            parameters.push(Parameter { name, span, ty, optional: member.default.is_some() });
+        }
+        self.annotations.insert(id, parameters);
+    }
+
+    /// Annotations have names of their own.
+    fn annotation_symbol(&mut self, name: Name) -> Symbol {
+        let text = format!("@{}", self.text(name.symbol));
+        self.symbols.intern(&text)
+    }
+
+    pub(super) fn check_annotations(&mut self, annotations: &[Annotation], at: At) {
+        for annotation in annotations {
+            let Some(name) = annotation.name.parts.last().copied() else { continue };
+            match self.find_annotation(annotation, name, at) {
+                Some(id) => self.check_arguments(id, annotation, at),
+                None if KNOWN.contains(&self.text(name.symbol)) => {}
+                None => {
+                    let message = format!("there is no annotation `@{}`; it is ignored", self.text(name.symbol));
+                    self.report(Diagnostic::warning(annotation.name.span, message));
+                }
+            }
+        }
+    }
+
+    /// The declaration of an annotation that the text itself declares.
+    fn find_annotation(&mut self, annotation: &Annotation, name: Name, at: At) -> Option<DefinitionId> {
+        let symbol = self.annotation_symbol(name);
+        let (_, path) = annotation.name.parts.split_last()?;
+        let mut scope = Some(if annotation.name.absolute { super::ScopeId(0) } else { at.scope });
+        while let Some(here) = scope {
+            let inner = path.iter().try_fold(here, |scope, part| match self.entry(scope, part.symbol)?.what {
+                What::Definition(id) | What::Introduced(id) => self.scope_of.get(&id).copied(),
+                What::Member => None,
+            });
+            if let Some(What::Definition(id)) =
+                inner.and_then(|inner| self.entry(inner, symbol)).map(|entry| entry.what)
+            {
+                return Some(id);
+            }
+            scope = self.scopes[here.0].outer;
+        }
+        None
+    }
+
+    /// The arguments of an annotation against what its declaration takes.
+    fn check_arguments(&mut self, id: DefinitionId, annotation: &Annotation, at: At) {
+        let Some(parameters) = self.annotations.get(&id).cloned() else { return };
+        let place = self.model.get(id).span;
+        let mut given: Vec<Symbol> = Vec::new();
+        for (name, value) in &annotation.arguments {
+            let parameter = match name {
+                Some(name) => parameters.iter().find(|parameter| parameter.name == name.symbol),
+                None => self.only_parameter(&parameters, annotation),
+            };
+            let span = name.map_or(value.span, |name| name.span);
+            let Some(parameter) = parameter else {
+                let message = format!("annotation `@{}` does not take this", self.text(self.model.get(id).name));
+                self.report(Diagnostic::error(span, message).related(place, "declared here"));
+                continue;
+            };
+            if given.contains(&parameter.name) {
+                let message = format!("`{}` is given twice", self.text(parameter.name));
+                self.report(Diagnostic::error(span, message).related(parameter.span, "declared here"));
+            }
+            given.push(parameter.name);
+            self.check_argument(parameter, value, id, at);
+        }
+        for parameter in parameters.iter().filter(|one| !one.optional && !given.contains(&one.name)) {
+            let message =
+                format!("annotation `@{}` needs `{}`", self.text(self.model.get(id).name), self.text(parameter.name));
+            let diagnostic = Diagnostic::error(annotation.name.span, message);
+            self.report(diagnostic.related(parameter.span, "declared here, without a default"));
+        }
+    }
+
+    /// A single argument without a name is for the only member, or for the one called `value`.
+    fn only_parameter<'p>(&self, parameters: &'p [Parameter], annotation: &Annotation) -> Option<&'p Parameter> {
+        match (parameters, annotation.arguments.as_slice()) {
+            ([only], [_]) => Some(only),
+            (several, [_]) => several.iter().find(|parameter| self.text(parameter.name) == "value"),
+            _ => None,
+        }
+    }
+
+    fn check_argument(&mut self, parameter: &Parameter, value: &Expression, id: DefinitionId, at: At) {
+        if is_any(&parameter.ty) {
+            return;
+        }
+        // What is declared within the annotation may be used by its plain name.
+        let scope = self.scope_of.get(&id).copied().unwrap_or(at.scope);
+        let inner = matches!(&value.kind, crate::ast::ExpressionKind::Named(name)
+            if !name.absolute && name.parts.first().is_some_and(|first| self.entry(scope, first.symbol).is_some()));
+        let at = if inner { At { scope, ..at } } else { at };
+        let _ = self.evaluate_as(value, &parameter.ty, value.span, at);
+    }
+
+    /// The number that a standard annotation gives, such as `@bit_bound(8)`, if it is there.
+    pub(super) fn annotated_number(
+        &mut self,
+        annotations: &[Annotation],
+        wanted: &str,
+        at: At,
+    ) -> Resolved<Option<(u32, Span)>> {
+        let is_wanted = |annotation: &&Annotation| matches!(annotation.name.parts.as_slice(), [name] if self.symbols.text(name.symbol) == wanted);
+        let Some(annotation) = annotations.iter().find(is_wanted) else { return Ok(None) };
+        match annotation.arguments.as_slice() {
+            [(name, value)] if name.is_none_or(|name| self.text(name.symbol) == "value") => {
+                self.non_negative(value, at).map(|number| Some((number, value.span)))
+            }
+            _ => {
+                let message = format!("`@{wanted}` takes one number");
+                self.report(Diagnostic::error(annotation.name.span, message).help(format!("write `@{wanted}(8)`")));
+                Err(Failed)
+            }
+        }
+    }
+}
+
+fn is_any(ty: &Type) -> bool {
+    *ty == Type::Basic(Basic::Any)
+}

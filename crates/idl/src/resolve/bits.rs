@@ -1,0 +1,133 @@
+//! Bit masks, bit sets, and how many bits an enumeration takes (IDL 4.2, 7.4.13).
+
+use super::{At, Failed, Resolver, What};
+use crate::ast::{self, Annotation, Basic, Declaration, Name};
+use crate::diagnostic::Diagnostic;
+use crate::model::{BitField, Bitmask, Bitset, DefinitionId, Kind, Type};
+use crate::source::Span;
+
+/// More bits than this no integer has.
+const MOST: u32 = 64;
+
+impl Resolver<'_> {
+    /// `@bit_bound(N)`: how many bits a type takes, `usual` without it.
+    pub(super) fn bit_bound(&mut self, annotations: &[Annotation], usual: u32, most: u32, at: At) -> u32 {
+        match self.annotated_number(annotations, "bit_bound", at) {
+            Ok(Some((bits, span))) if bits == 0 || bits > most => {
+                self.report(Diagnostic::error(span, format!("`@bit_bound` is 1 to {most} here, not {bits}")));
+                usual
+            }
+            Ok(Some((bits, _))) => bits,
+            Ok(None) | Err(Failed) => usual,
+        }
+    }
+
+    pub(super) fn bitmask(&mut self, name: Name, flags: &[ast::Flag], declaration: &Declaration, at: At) {
+        let bound = self.bit_bound(&declaration.annotations, 32, MOST, at);
+        if flags.is_empty() {
+            self.report(Diagnostic::error(name.span, "a bit mask needs a flag"));
+        }
+        let id = self.add(at, name, declaration.first_token, Kind::Bitmask(Bitmask { bound, flags: Vec::new() }));
+        self.declare(at.scope, name, What::Definition(id));
+        self.list(at, id);
+        let scope = self.open_scope(at.scope, Some(id));
+        let mut taken: Vec<(u32, Span)> = Vec::new();
+        let mut placed = Vec::new();
+        for flag in flags {
+            self.check_annotations(&flag.annotations, at);
+            self.declare(scope, flag.name, What::Member);
+            let next = taken.last().map_or(0, |(last, _)| last + 1);
+            let given = self.annotated_number(&flag.annotations, "position", at);
+            let (position, span) = given.ok().flatten().unwrap_or((next, flag.name.span));
+            if position >= bound {
+                let message = format!("position {position} is outside of the {bound} bits of the bit mask");
+                let help = "a larger `@bit_bound`, up to 64, makes room";
+                self.report(Diagnostic::error(span, message).help(help));
+                break;
+            }
+            if let Some((_, first)) = taken.iter().find(|(other, _)| *other == position) {
+                let diagnostic = Diagnostic::error(span, format!("position {position} is taken")).label("the second");
+                self.report(diagnostic.related(*first, "the first"));
+            }
+            taken.push((position, span));
+            placed.push((flag.name.symbol, u8::try_from(position).unwrap_or(0)));
+        }
+        if let Kind::Bitmask(known) = &mut self.model.get_mut(id).kind {
+            known.flags = placed;
+        }
+    }
+
+    pub(super) fn bitset(&mut self, bitset: &ast::Bitset, declaration: &Declaration, at: At) {
+        let base = bitset.base.as_ref().and_then(|base| self.bitset_base(base, at));
+        let empty = Bitset { base, fields: Vec::new(), bits: 0 };
+        let id = self.add(at, bitset.name, declaration.first_token, Kind::Bitset(empty));
+        self.declare(at.scope, bitset.name, What::Definition(id));
+        self.list(at, id);
+        let inner = At { scope: self.open_scope(at.scope, Some(id)), parent: Some(id) };
+        let mut bits = base.map_or(0, |base| match &self.model.get(base).kind {
+            Kind::Bitset(base) => base.bits,
+            _ => 0,
+        });
+        let mut fields = Vec::new();
+        for field in &bitset.fields {
+            let Ok(width) = self.size(&field.width, inner) else { continue };
+            if width > MOST {
+                let message = format!("a bit field has at most {MOST} bits, not {width}");
+                self.report(Diagnostic::error(field.width.span, message));
+                continue;
+            }
+            let ty = field.ty.as_ref().map(|ty| (self.ty(ty, inner), ty.span));
+            if let Some((ty, span)) = &ty {
+                self.check_field(ty, width, *span);
+            }
+            let ty = ty.map(|(ty, _)| ty);
+            bits += width * u32::try_from(field.names.len().max(1)).unwrap_or(u32::MAX);
+            let width = u8::try_from(width).unwrap_or(0);
+            if field.names.is_empty() {
+                fields.push(BitField { name: None, width, ty: ty.clone() });
+            }
+            for name in &field.names {
+                self.declare(inner.scope, *name, What::Member);
+                fields.push(BitField { name: Some(name.symbol), width, ty: ty.clone() });
+            }
+            if bits > MOST {
+                let message = format!("a bit set has at most {MOST} bits in all, this makes {bits}");
+                self.report(Diagnostic::error(field.width.span, message));
+                break;
+            }
+        }
+        if let Kind::Bitset(known) = &mut self.model.get_mut(id).kind {
+            (known.fields, known.bits) = (fields, bits.min(MOST));
+        }
+    }
+
+    fn bitset_base(&mut self, name: &ast::ScopedName, at: At) -> Option<DefinitionId> {
+        let id = self.look_up(name, at.scope, false).ok()?;
+        if matches!(self.model.get(id).kind, Kind::Bitset(_)) {
+            return Some(id);
+        }
+        let (what, place) = (self.described(id), self.model.get(id).span);
+        self.report(Diagnostic::error(name.span, format!("{what} is not a bit set")).related(place, "declared here"));
+        None
+    }
+
+    /// The type that a field has in programs must hold its bits.
+    fn check_field(&mut self, ty: &Type, width: u32, span: Span) {
+        let room = match self.model.resolved(ty) {
+            Type::Basic(Basic::Boolean) => 1,
+            Type::Basic(Basic::Octet | Basic::Int8 | Basic::UInt8) => 8,
+            Type::Basic(Basic::Short | Basic::UShort) => 16,
+            Type::Basic(Basic::Long | Basic::ULong) => 32,
+            Type::Basic(Basic::LongLong | Basic::ULongLong) => 64,
+            Type::Faulty => return,
+            _ => 0,
+        };
+        if room == 0 {
+            let message = "a bit field is `boolean`, `octet` or of an integer type";
+            self.report(Diagnostic::error(span, message));
+        } else if width > room {
+            let message = format!("the type has {room} bits, the field {width}");
+            self.report(Diagnostic::error(span, message).help("give it a larger type, or none"));
+        }
+    }
+}
