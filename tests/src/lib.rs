@@ -9,6 +9,8 @@ use corelane::{
 };
 use corelane_sys::counters;
 
+pub mod real_time;
+
 corelane::include_idl!("probe");
 
 pub use test::{Counts, Probe, ProbeRef, Refused, Small};

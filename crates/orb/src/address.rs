@@ -4,7 +4,8 @@ use corelane_net::Endpoint;
 use corelane_wire::codeset::{CodeSetInfo, negotiate};
 use corelane_wire::giop;
 use corelane_wire::ior::{
-    self, Address, Corbaloc, Ior, ObjectUrl, Profile, TaggedComponent, TaggedProfile, UrlError, component_tag,
+    self, Address, Corbaloc, Ior, ObjectUrl, Profile, TaggedComponent, TaggedProfile, TaoEndpoint, UrlError,
+    component_tag,
 };
 use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
 
@@ -68,6 +69,63 @@ fn endpoint(found: ior::Endpoint) -> Option<Endpoint> {
 /// This machine's name; empty if it has none.
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
+}
+
+/// An endpoint of a lane, and the priority that references give it (-1: none).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LaneEndpoint {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) priority: i16,
+}
+
+/// A reference to an object of a real-time POA: a profile for each kind of address, in the order of `lanes`, with every lane's endpoint
+/// of this kind in a component; the profile's own is the first one. The policies stand in each profile.
+pub(crate) fn rt_reference(
+    type_id: &str,
+    lanes: &[LaneEndpoint],
+    policies: &[(u32, Vec<u8>)],
+    version: Version,
+    native: CharSet,
+    key: &[u8],
+) -> Result<Ior, CdrError> {
+    let mut tcp = Vec::new();
+    let mut unix = Vec::new();
+    for LaneEndpoint { endpoint, priority } in lanes {
+        match endpoint {
+            Endpoint::Tcp { host, port } => {
+                tcp.push(TaoEndpoint { address: host.clone(), port: Some(*port), priority: *priority });
+            }
+            Endpoint::Unix { path } => {
+                let path = path.to_str().map(str::to_owned);
+                unix.extend(path.map(|address| TaoEndpoint { address, port: None, priority: *priority }));
+            }
+            _ => {}
+        }
+    }
+    let common = [
+        TaggedComponent::orb_type(ior::orb_type_id::CORELANE)?,
+        TaggedComponent::code_sets(&CodeSetInfo::own(native))?,
+    ];
+    let with = |component| -> Result<Vec<TaggedComponent>, CdrError> {
+        let mut components = [&common[..], &[component]].concat();
+        if !policies.is_empty() {
+            components.push(TaggedComponent::policies(policies)?);
+        }
+        Ok(components)
+    };
+    let mut profiles = Vec::new();
+    if let Some(first) = unix.first() {
+        let (host, components) = (host_name(), with(TaggedComponent::lane_endpoints(&unix)?)?);
+        let address = Address::Unix { host: &host, path: &first.address };
+        profiles.push(TaggedProfile::of(version, address, key, &components)?);
+    }
+    if let Some((first, port)) = tcp.first().and_then(|first| Some((first, first.port?))) {
+        let components = with(TaggedComponent::tao_endpoints(&tcp)?)?;
+        let profile = TaggedProfile::of(version, Address::Inet { host: &first.address, port }, key, &components)?;
+        let tcp_first = matches!(lanes.first(), Some(LaneEndpoint { endpoint: Endpoint::Tcp { .. }, .. }));
+        profiles.insert(if tcp_first { 0 } else { profiles.len() }, profile);
+    }
+    Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
 
 /// A reference to an object of this ORB: a profile for each kind of address, Unix sockets first, because they are the faster

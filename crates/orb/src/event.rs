@@ -52,6 +52,13 @@ pub enum Event {
         /// What it panicked with.
         message: String,
     },
+    /// A thread of a pool with a priority runs in the ordinary class, or on any core, because the system refused what was asked.
+    PriorityRefused {
+        /// Its name.
+        thread: String,
+        /// Why.
+        error: String,
+    },
     /// A thread of a pool ended early.
     ThreadFailed {
         /// Its name and why.
@@ -71,6 +78,9 @@ impl fmt::Display for Event {
             }
             Event::ServantPanicked { interface, operation, message } => {
                 write!(f, "the servant of {interface} panicked in {operation}: {message}")
+            }
+            Event::PriorityRefused { thread, error } => {
+                write!(f, "the thread {thread} runs at best effort: {error}")
             }
             Event::ThreadFailed { message } => write!(f, "a thread ended: {message}"),
         }
@@ -95,6 +105,10 @@ pub struct EventCounts {
     pub connections_refused: u64,
     /// Servants that panicked.
     pub panics: u64,
+    /// Requests that came in at one lane and ran in another.
+    pub handed_over: u64,
+    /// Threads of pools whose priority or cores the system refused.
+    pub priorities_refused: u64,
 }
 
 pub(crate) type Callback = Box<dyn Fn(&Event) + Send + Sync>;
@@ -110,6 +124,8 @@ pub(crate) struct Events {
     overflows: AtomicU64,
     refused: AtomicU64,
     panics: AtomicU64,
+    handed_over: AtomicU64,
+    priorities_refused: AtomicU64,
 }
 
 impl Events {
@@ -125,6 +141,10 @@ impl Events {
         self.closed.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn handed_over(&self) {
+        self.handed_over.fetch_add(1, Ordering::Relaxed);
+    }
+
     #[cold]
     pub(crate) fn report(&self, event: &Event) {
         let counter = match event {
@@ -133,6 +153,7 @@ impl Events {
             Event::OutputOverflow { .. } => Some(&self.overflows),
             Event::ConnectionRefused { .. } => Some(&self.refused),
             Event::ServantPanicked { .. } => Some(&self.panics),
+            Event::PriorityRefused { .. } => Some(&self.priorities_refused),
             Event::AcceptFailed { .. } | Event::ThreadFailed { .. } => None,
         };
         if let Some(counter) = counter {
@@ -154,6 +175,8 @@ impl Events {
             output_overflows: read(&self.overflows),
             connections_refused: read(&self.refused),
             panics: read(&self.panics),
+            handed_over: read(&self.handed_over),
+            priorities_refused: read(&self.priorities_refused),
         }
     }
 }

@@ -30,6 +30,7 @@ mod orb;
 pub mod poa;
 mod policy;
 mod receive;
+pub mod rt;
 mod servant;
 mod server;
 

@@ -3,6 +3,7 @@
 mod builder;
 mod core;
 
+pub(crate) use builder::parse as parse_address;
 pub use builder::{OrbBuilder, OrbError};
 pub(crate) use core::Core;
 
@@ -14,6 +15,7 @@ use crate::event::EventCounts;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::{ObjectRef, Reference};
 use crate::poa::Poa;
+use crate::rt::RtOrb;
 
 /// An ORB. It owns its threads, connections and POAs: dropping it ends them all. References may live longer; calls through them
 /// raise BAD_INV_ORDER 4 then. Nothing is shared between the ORBs of a process.
@@ -111,6 +113,12 @@ impl Orb {
     /// BAD_PARAM 10 if there is none.
     pub fn resolve_initial_references(&self, name: &str) -> Result<ObjectRef, SystemException> {
         self.core.initial_reference(name)
+    }
+
+    /// Real-time CORBA: thread pools, the priority of threads, mutexes.
+    #[must_use]
+    pub fn real_time(&self) -> RtOrb {
+        RtOrb::new(&self.core)
     }
 
     /// How often things have happened.

@@ -4,8 +4,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use corelane_wire::giop::{self, ReplyStatus};
-use corelane_wire::{Decoder, Encoder, Version};
+use corelane_wire::giop::{self, ReplyStatus, ServiceContext, context_id};
+use corelane_wire::{Decoder, Encoder, Version, rt};
 
 use crate::exception::{SystemException, UserException};
 
@@ -89,6 +89,8 @@ pub struct ServerCall<'m> {
     reply: Encoder<'m>,
     /// Version and request id of the reply; a call within the process has no header.
     head: Option<(Version, u32)>,
+    /// The priority that the request came with goes back in the reply.
+    priority: Option<i16>,
     raised: bool,
 }
 
@@ -96,7 +98,18 @@ impl<'m> ServerCall<'m> {
     /// A call whose reply has no header yet.
     #[inline]
     pub(crate) fn new(arguments: Decoder<'m>, reply: Encoder<'m>, head: Option<(Version, u32)>) -> Self {
-        let mut call = ServerCall { arguments, reply, head, raised: false };
+        Self::with_priority(arguments, reply, head, None)
+    }
+
+    /// The same; the reply carries `priority` (RTCorbaPriority).
+    #[inline]
+    pub(crate) fn with_priority(
+        arguments: Decoder<'m>,
+        reply: Encoder<'m>,
+        head: Option<(Version, u32)>,
+        priority: Option<i16>,
+    ) -> Self {
+        let mut call = ServerCall { arguments, reply, head, priority, raised: false };
         call.begin(ReplyStatus::NoException);
         call
     }
@@ -104,8 +117,18 @@ impl<'m> ServerCall<'m> {
     #[inline]
     fn begin(&mut self, status: ReplyStatus) {
         if let Some((version, id)) = self.head {
-            // Without service contexts nothing is too long.
-            let _ = giop::begin_reply(&mut self.reply, version, id, status, &[]);
+            let data;
+            let context;
+            let contexts: &[ServiceContext<'_>] = match self.priority {
+                None => &[],
+                Some(priority) => {
+                    data = rt::priority_context(priority);
+                    context = [ServiceContext { id: context_id::RT_CORBA_PRIORITY, data: &data }];
+                    &context
+                }
+            };
+            // With one short service context nothing is too long.
+            let _ = giop::begin_reply(&mut self.reply, version, id, status, contexts);
         }
     }
 

@@ -14,6 +14,7 @@ use super::core::{Config, Core};
 use crate::event::{Callback, Event, Events};
 use crate::poa::Poa;
 use crate::policy::{CallPolicies, Timeout};
+use crate::rt::RtConfig;
 use crate::server::config::PoolConfig;
 use crate::server::lane::Lane;
 
@@ -43,6 +44,7 @@ pub struct OrbBuilder {
     version: Version,
     native_char_set: CharSet,
     fragment_size: Option<usize>,
+    rt: RtConfig,
     on_event: Option<Callback>,
 }
 
@@ -98,6 +100,7 @@ impl OrbBuilder {
             version: Version::GIOP_1_2,
             native_char_set: CharSet::Utf8,
             fragment_size: None,
+            rt: RtConfig::default(),
             on_event: None,
         }
     }
@@ -192,6 +195,12 @@ impl OrbBuilder {
         self
     }
 
+    /// How priorities map to the machine's and the network's, and which class of the kernel's scheduler has them.
+    pub fn real_time(mut self, real_time: RtConfig) -> Self {
+        self.rt = real_time;
+        self
+    }
+
     /// Calls `callback` for everything that goes wrong without anybody having asked.
     pub fn on_event(mut self, callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.on_event = Some(Box::new(callback));
@@ -214,6 +223,7 @@ impl OrbBuilder {
             version: self.version,
             native_char_set: self.native_char_set,
             fragment_size: self.fragment_size,
+            rt: self.rt,
         };
         let stamp = random_stamp();
         let core =
@@ -228,7 +238,7 @@ impl OrbBuilder {
                 let listener = core.transports().listen(&endpoint);
                 listeners.push(listener.map_err(|error| OrbError::Listen { endpoint, error })?);
             }
-            let lane = Lane::new(pool, listeners, core.config().closing_time).map_err(OrbError::System)?;
+            let lane = Lane::new(pool, listeners, core.config().closing_time, None).map_err(OrbError::System)?;
             lanes.push(lane);
         }
         core.start(lanes)?;

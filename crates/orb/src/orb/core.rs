@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use corelane_wire::ior::Ior;
 use corelane_wire::{CharSet, Limits, Version};
 
 use super::builder::OrbError;
+use crate::address::LaneEndpoint;
 use crate::client::bands::Bands;
 use crate::client::pool::Pool;
 use crate::client::watch::{Watched, Watcher};
@@ -24,6 +25,8 @@ use crate::main_thread::MainQueue;
 use crate::object::ObjectRef;
 use crate::poa::{Adapters, Key, Poa};
 use crate::policy::CallPolicies;
+use crate::rt::RtConfig;
+use crate::rt::pool::Registry;
 use crate::server::lane::Lane;
 
 /// How an ORB is set up; never changes afterwards.
@@ -44,6 +47,7 @@ pub(crate) struct Config {
     /// The code set of char and string that references name as native.
     pub(crate) native_char_set: CharSet,
     pub(crate) fragment_size: Option<usize>,
+    pub(crate) rt: RtConfig,
 }
 
 /// Servers known at a time before those are forgotten that no reference leads to.
@@ -69,6 +73,9 @@ pub(crate) struct Core {
     threads: Mutex<Vec<JoinHandle<()>>>,
     initial: Mutex<HashMap<String, ObjectRef>>,
     main: MainQueue,
+    rt: Registry,
+    /// Connections accepted so far.
+    connections: AtomicU64,
     state: AtomicU8,
     forks: u64,
 }
@@ -88,6 +95,8 @@ impl Core {
             threads: Mutex::new("ORB threads", Scope::Orb, Vec::new()),
             initial: Mutex::new("initial references", Scope::Orb, HashMap::new()),
             main: MainQueue::new(),
+            rt: Registry::new(),
+            connections: AtomicU64::new(0),
             state: AtomicU8::new(RUNNING),
             forks: corelane_sys::process::generation(),
         })
@@ -107,6 +116,15 @@ impl Core {
 
     pub(crate) fn events(&self) -> &Events {
         &self.events
+    }
+
+    pub(crate) fn rt(&self) -> &Registry {
+        &self.rt
+    }
+
+    /// The number of a connection that is being accepted.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn main_queue(&self) -> &MainQueue {
@@ -162,13 +180,18 @@ impl Core {
         }
         self.watcher.tidy(Arc::downgrade(self), self.tidy_period());
         // A client needs no watching before its first connection.
-        if self.lanes().is_empty() { Ok(()) } else { self.watcher.start().map_err(OrbError::Thread) }
+        if self.lanes().is_empty() { Ok(()) } else { self.watch_lanes().map_err(OrbError::Thread) }
+    }
+
+    /// Sees to it that lanes are tidied.
+    pub(crate) fn watch_lanes(&self) -> io::Result<()> {
+        self.watcher.start()
     }
 
     /// What is to be done now and then, also while connections are on their way to the end.
     pub(crate) fn tidy(self: &Arc<Self>) {
         if self.state.load(Ordering::Acquire) != ENDED {
-            for lane in self.lanes() {
+            for lane in self.all_lanes() {
                 lane.tidy(self);
             }
             // Not under the lock: closing a connection is a system call.
@@ -189,6 +212,42 @@ impl Core {
 
     pub(crate) fn lanes(&self) -> &[Arc<Lane>] {
         self.lanes.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The lanes of the builder's pools and of all thread pools.
+    fn all_lanes(&self) -> Vec<Arc<Lane>> {
+        self.lanes().iter().cloned().chain(self.rt.lanes()).collect()
+    }
+
+    /// What references say where the ORB itself listens.
+    pub(crate) fn published_at(&self) -> &[Endpoint] {
+        self.published.get().map_or(&[][..], Vec::as_slice)
+    }
+
+    /// What references say for an endpoint of a lane: at the host that the ORB publishes, if it does.
+    pub(crate) fn published(&self, endpoint: &Endpoint) -> Endpoint {
+        let host = self.config.publish.iter().find_map(|published| match published {
+            Endpoint::Tcp { host, .. } => Some(host),
+            _ => None,
+        });
+        match (endpoint, host) {
+            (Endpoint::Tcp { port, .. }, Some(host)) => Endpoint::tcp(host, *port),
+            _ => super::builder::reachable(endpoint),
+        }
+    }
+
+    /// A reference to an object of a real-time POA.
+    pub(crate) fn make_rt_reference(
+        self: &Arc<Self>,
+        type_id: &str,
+        lanes: &[LaneEndpoint],
+        policies: &[(u32, Vec<u8>)],
+        key: &[u8],
+    ) -> ObjectRef {
+        let (version, native) = (self.config.version, self.config.native_char_set);
+        // Neither type ids nor addresses of this ORB's own can be impossible to write.
+        let ior = crate::address::rt_reference(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
+        ObjectRef::new(Arc::clone(self), ior)
     }
 
     /// The connections to these endpoints, shared by every reference that goes there.
@@ -236,7 +295,9 @@ impl Core {
     /// The object key of `ior` if it may be an object of this ORB: a transient key of this very ORB, or any key at an address
     /// that this ORB publishes.
     pub(crate) fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>> {
-        let published = self.published.get().map_or(&[][..], Vec::as_slice);
+        let mut published = self.published_at().to_vec();
+        let lanes = self.rt.lanes();
+        published.extend(lanes.iter().flat_map(|lane| lane.endpoints()).map(|endpoint| self.published(endpoint)));
         crate::address::profiles(ior, self.config.version, self.config.native_char_set).into_iter().find_map(|found| {
             let own_stamp = match Key::parse(&found.object_key) {
                 Key::System { stamp, .. } | Key::User { stamp, .. } => stamp == self.adapters.stamp,
@@ -285,7 +346,7 @@ impl Core {
             // With `wait` nobody is in an upcall of this ORB, so this cannot be refused.
             let _ = self.root_poa().destroy(true, wait);
             self.adapters.close();
-            for lane in self.lanes() {
+            for lane in self.all_lanes() {
                 lane.close(self);
             }
         }
@@ -297,10 +358,12 @@ impl Core {
             return;
         }
         let until = Monotonic::now() + self.config.closing_time;
-        while self.lanes().iter().any(|lane| lane.is_closing()) && !until.is_past() {
+        let lanes = self.all_lanes();
+        while lanes.iter().any(|lane| lane.is_closing()) && !until.is_past() {
             std::thread::sleep(Duration::from_millis(2));
         }
-        threads.extend(self.lanes().iter().flat_map(|lane| lane.stop()));
+        threads.extend(lanes.iter().flat_map(|lane| lane.stop()));
+        threads.extend(self.rt.take_threads());
         for thread in threads.drain(..) {
             // A thread that panicked has already been reported; its end is what matters here.
             let _ = thread.join();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use corelane_sched::Priority;
 use corelane_wire::exception::minor;
 
 use super::error::PoaError;
@@ -24,7 +25,7 @@ impl Poa {
     /// OBJECT_NOT_EXIST 4 once the POA is being destroyed; NO_RESOURCES beyond 67 million objects.
     pub fn activate_object(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
         self.core.check_policy(self.core.retains() && self.core.assigns_ids())?;
-        self.core.activate_new(servant)
+        self.core.activate_new(servant, None)
     }
 
     /// Makes `servant` answer for a new object, and gives the object's reference: [`activate_object`](Self::activate_object)
@@ -228,11 +229,11 @@ impl Poa {
 }
 
 impl PoaCore {
-    fn check_policy(&self, allowed: bool) -> Result<(), PoaError> {
+    pub(super) fn check_policy(&self, allowed: bool) -> Result<(), PoaError> {
         if allowed { Ok(()) } else { Err(PoaError::WrongPolicy) }
     }
 
-    fn assigns_ids(&self) -> bool {
+    pub(super) fn assigns_ids(&self) -> bool {
         self.policies.id_assignment == IdAssignment::System
     }
 
@@ -241,7 +242,7 @@ impl PoaCore {
         self.retains() && (self.is_unique() || self.is_implicit())
     }
 
-    fn is_implicit(&self) -> bool {
+    pub(super) fn is_implicit(&self) -> bool {
         self.policies.implicit_activation == ImplicitActivation::Implicit
     }
 
@@ -250,12 +251,19 @@ impl PoaCore {
         if crate::current::runs_in(self) { self.check_not_dead() } else { self.check_alive() }
     }
 
-    fn activate_new(self: &Arc<Self>, servant: &Servant) -> Result<ObjectId, PoaError> {
+    pub(super) fn activate_new(
+        self: &Arc<Self>,
+        servant: &Servant,
+        priority: Option<Priority>,
+    ) -> Result<ObjectId, PoaError> {
         if self.has_places() {
-            return self.enter_own(servant);
+            return self.enter_own(servant, priority);
         }
         self.check_alive_or_running()?;
         let id = self.new_id();
+        if let (Some(rt), Some(priority)) = (&self.rt, priority) {
+            rt.assign(&id, priority)?;
+        }
         // Nobody else has the id.
         let Some(reservation) = self.reserve(&id)? else { return Err(PoaError::ObjectAlreadyActive) };
         self.enter_keyed(&reservation, &id, servant, crate::current::runs_in(self))?;
@@ -264,7 +272,7 @@ impl PoaCore {
     }
 
     /// A system id that this POA, and for a persistent one all POAs of this path at other times, never made before.
-    fn new_id(&self) -> Vec<u8> {
+    pub(super) fn new_id(&self) -> Vec<u8> {
         let count = self.ids.fetch_add(1, Ordering::Relaxed);
         if self.is_persistent() {
             [self.born.to_be_bytes(), count.to_be_bytes()].concat()
@@ -274,7 +282,7 @@ impl PoaCore {
     }
 
     /// BAD_PARAM 14 for an id that a POA with SYSTEM_ID cannot have made.
-    fn check_own_id(&self, id: &[u8]) -> Result<(), SystemException> {
+    pub(super) fn check_own_id(&self, id: &[u8]) -> Result<(), SystemException> {
         if !self.assigns_ids() {
             return Ok(());
         }
@@ -316,7 +324,7 @@ impl PoaCore {
             if !implicit {
                 return Ok(None);
             }
-            match self.activate_new(servant) {
+            match self.activate_new(servant, None) {
                 Ok(id) => return Ok(Some(id)),
                 // Another thread was faster; or the servant is on its way out, and has no id to speak of.
                 Err(PoaError::ServantAlreadyActive)

@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use corelane_sched::Priority;
 use corelane_sys::index::{HashIndex, Writer};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::slots::{Guard, Retired, SlotTable};
@@ -20,6 +21,9 @@ use super::tree::Child;
 use super::{Life, PoaCore, RequestProcessing, Threading, detour};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
+use crate::rt::ThreadpoolId;
+use crate::rt::poa::{Placed, to_default};
+use crate::rt::station;
 use crate::servant::Servant;
 
 /// Objects that all POAs of an ORB together can have active under persistent or user-chosen keys.
@@ -48,11 +52,22 @@ pub(crate) struct Adapters {
 #[derive(Debug)]
 pub(crate) enum Entry {
     /// An active object; its key is its POA's prefix and its own id.
-    Object { poa: Arc<PoaCore>, servant: Servant, id: Box<[u8]> },
+    Object { poa: Arc<PoaCore>, servant: Servant, id: Box<[u8]>, priority: Option<Priority> },
     /// A POA by its path.
     Adapter(Arc<PoaCore>),
     /// A plain key and where it leads.
     Plain(Box<(Box<[u8]>, ObjectRef)>),
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'w> {
+    /// The object.
+    pub(crate) key: &'w [u8],
+    /// What a servant locator is told.
+    pub(crate) operation: &'w [u8],
+    /// The priority that the client propagates.
+    pub(crate) priority: Option<Priority>,
 }
 
 /// What a request is for.
@@ -75,6 +90,8 @@ pub(crate) struct Target<'f> {
     pub(crate) id: &'f [u8],
     /// The servant is in the active object map under this id.
     pub(crate) in_map: bool,
+    /// At which priority the upcall runs; `None`: as the thread is.
+    pub(crate) priority: Option<Priority>,
     /// The servant is a locator's, and goes back to it.
     lent: Option<&'f Lent>,
 }
@@ -105,7 +122,7 @@ impl Adapters {
     pub(crate) fn new(stamp: u64) -> Self {
         let writer = Writer::new("object key index", Scope::Orb);
         let last_out = |_, _, entry| {
-            if let Entry::Object { poa, servant, id } = entry {
+            if let Entry::Object { poa, servant, id, .. } = entry {
                 poa.finish_deactivation(&id, servant);
             }
         };
@@ -133,30 +150,51 @@ impl Adapters {
         let _ = self.root.set(root);
     }
 
-    /// Finds what `key` stands for and gives it to `act`, which runs while the servant is held. `operation` is what a servant
-    /// locator is told.
+    /// Finds what is wanted and gives it to `act`, which runs while the servant is held.
     #[inline]
-    pub(crate) fn find<R>(&self, key: &[u8], operation: &[u8], act: impl FnOnce(Found<'_>) -> R) -> R {
-        match Key::parse(key) {
-            Key::System { stamp, poa, object } if stamp == self.stamp => {
-                self.find_system(key, poa, object, operation, act)
-            }
+    pub(crate) fn find<R>(&self, wanted: Wanted<'_>, act: impl FnOnce(Found<'_>) -> R) -> R {
+        match Key::parse(wanted.key) {
+            Key::System { stamp, poa, object } if stamp == self.stamp => self.find_system(wanted, poa, object, act),
             Key::System { .. } => act(Found::Refused(no_such_object())),
-            Key::User { .. } | Key::Persistent { .. } => self.find_by_key(key, operation, act),
-            Key::Plain => self.find_plain(key, act),
+            Key::User { .. } | Key::Persistent { .. } => self.find_by_key(wanted, act),
+            Key::Plain => self.find_plain(wanted.key, act),
         }
+    }
+
+    /// Whether a request of this POA runs on the calling thread, and at which priority.
+    #[inline]
+    fn place(
+        &self,
+        poa: &Arc<PoaCore>,
+        wanted: Wanted<'_>,
+        object: Option<Priority>,
+        id: &[u8],
+    ) -> Result<Option<Priority>, Found<'static>> {
+        if poa.rt.is_none() && station::is_plain() {
+            return Ok(None);
+        }
+        let Ok(core) = poa.orb() else { return Ok(None) };
+        let placed = match &poa.rt {
+            Some(rt) => rt.place(&core, wanted.priority, object, id),
+            None if station::of_thread(self.stamp).is_default() => Placed::Here(None),
+            None => to_default(&core, None),
+        };
+        match placed {
+            Placed::Here(priority) => Ok(priority),
+            Placed::Elsewhere(lane) => Err(Found::Held(Hold::Lane(lane))),
+            Placed::Refused(exception) => Err(Found::Refused(exception)),
+        }
+    }
+
+    /// Whether a POA that is not dead uses the thread pool.
+    pub(crate) fn uses_pool(&self, id: ThreadpoolId) -> bool {
+        let uses = |poa: &PoaCore| poa.rt.as_ref().and_then(|rt| rt.pool.as_ref()).is_some_and(|pool| pool.id == id);
+        self.poas.iter().any(|poa| uses(&poa)) || self.ending.lock().iter().any(|poa| uses(poa))
     }
 
     /// Two array accesses.
     #[inline]
-    fn find_system<R>(
-        &self,
-        key: &[u8],
-        poa: Place,
-        object: Place,
-        operation: &[u8],
-        act: impl FnOnce(Found<'_>) -> R,
-    ) -> R {
+    fn find_system<R>(&self, wanted: Wanted<'_>, poa: Place, object: Place, act: impl FnOnce(Found<'_>) -> R) -> R {
         let Some(running) = self.poas.get(poa.slot, poa.generation) else {
             return act(Found::Refused(self.no_poa(poa)));
         };
@@ -164,10 +202,14 @@ impl Adapters {
             && let Some(active) = running.objects.get(object.slot, object.generation)
         {
             let id = &object.to_octets();
-            let target = Target { poa: &running, servant: &active.servant, id, in_map: true, lent: None };
+            let priority = match self.place(&running, wanted, active.priority, id) {
+                Ok(priority) => priority,
+                Err(elsewhere) => return act(elsewhere),
+            };
+            let target = Target { poa: &running, servant: &active.servant, id, in_map: true, priority, lent: None };
             return act(Found::Servant(target));
         }
-        self.find_slowly(&running, key, &object.to_octets(), operation, act)
+        self.find_slowly(&running, wanted, &object.to_octets(), act)
     }
 
     /// One hash of the whole key.
@@ -192,23 +234,27 @@ impl Adapters {
 
     /// Persistent keys and ids that the user chose.
     #[inline]
-    fn find_by_key<R>(&self, key: &[u8], operation: &[u8], act: impl FnOnce(Found<'_>) -> R) -> R {
-        let entry = self.find_object(key);
-        if let Some(Entry::Object { poa, servant, id }) = entry.as_deref()
+    fn find_by_key<R>(&self, wanted: Wanted<'_>, act: impl FnOnce(Found<'_>) -> R) -> R {
+        let entry = self.find_object(wanted.key);
+        if let Some(Entry::Object { poa, servant, id, priority }) = entry.as_deref()
             && poa.is_open()
             && let Some(running) = self.poas.get(poa.place.slot, poa.place.generation)
             // Looked at again by who is counted: see `SlotTable::in_flight`.
             && running.is_open()
         {
-            return act(Found::Servant(Target { poa, servant, id, in_map: true, lent: None }));
+            let priority = match self.place(poa, wanted, *priority, id) {
+                Ok(priority) => priority,
+                Err(elsewhere) => return act(elsewhere),
+            };
+            return act(Found::Servant(Target { poa, servant, id, in_map: true, priority, lent: None }));
         }
         drop(entry);
-        self.find_elsewhere(key, operation, act)
+        self.find_elsewhere(wanted, act)
     }
 
     /// The key of an object that is not in the table, or not to be had the short way: its POA decides.
-    fn find_elsewhere<R>(&self, key: &[u8], operation: &[u8], act: impl FnOnce(Found<'_>) -> R) -> R {
-        let (place, id) = match Key::parse(key) {
+    fn find_elsewhere<R>(&self, wanted: Wanted<'_>, act: impl FnOnce(Found<'_>) -> R) -> R {
+        let (place, id) = match Key::parse(wanted.key) {
             Key::User { stamp, poa, id } if stamp == self.stamp => (poa, id),
             Key::Persistent { path, id } => match self.adapter(path) {
                 Ok(poa) => (poa.place, id),
@@ -217,7 +263,7 @@ impl Adapters {
             _ => return act(Found::Refused(no_such_object())),
         };
         match self.poas.get(place.slot, place.generation) {
-            Some(running) => self.find_slowly(&running, key, id, operation, act),
+            Some(running) => self.find_slowly(&running, wanted, id, act),
             None => act(Found::Refused(self.no_poa(place))),
         }
     }
@@ -262,15 +308,19 @@ impl Adapters {
     fn find_slowly<R>(
         &self,
         running: &Guard<'_, Arc<PoaCore>>,
-        key: &[u8],
+        wanted: Wanted<'_>,
         id: &[u8],
-        operation: &[u8],
         act: impl FnOnce(Found<'_>) -> R,
     ) -> R {
         let poa: &Arc<PoaCore> = running;
+        let key = wanted.key;
         if let Some(found) = self.not_now(poa) {
             return act(found);
         }
+        let priority = match self.place(poa, wanted, poa.priority_of(id), id) {
+            Ok(priority) => priority,
+            Err(elsewhere) => return act(elsewhere),
+        };
         let _turn = (poa.policies.threading == Threading::SingleThread).then(|| poa.serial.enter());
         loop {
             if poa.retains() {
@@ -279,11 +329,11 @@ impl Adapters {
                     && let Place { slot, generation } = Place::from_octets(octets)
                     && let Some(active) = poa.objects.get(slot, generation)
                 {
-                    let target = Target { poa, servant: &active.servant, id, in_map: true, lent: None };
+                    let target = Target { poa, servant: &active.servant, id, in_map: true, priority, lent: None };
                     return act(Found::Servant(target));
                 }
                 if let Some(Entry::Object { servant, .. }) = self.find_object(key).as_deref() {
-                    return act(Found::Servant(Target { poa, servant, id, in_map: true, lent: None }));
+                    return act(Found::Servant(Target { poa, servant, id, in_map: true, priority, lent: None }));
                 }
             }
             match poa.policies.request_processing {
@@ -291,7 +341,9 @@ impl Adapters {
                 RequestProcessing::DefaultServant => {
                     let default = poa.default_servant.load();
                     return act(match &*default {
-                        Some(servant) => Found::Servant(Target { poa, servant, id, in_map: false, lent: None }),
+                        Some(servant) => {
+                            Found::Servant(Target { poa, servant, id, in_map: false, priority, lent: None })
+                        }
                         None => Found::Refused(no_default_servant()),
                     });
                 }
@@ -302,9 +354,9 @@ impl Adapters {
                     Incarnated::Refused(exception) => return act(Found::Refused(exception)),
                 },
                 RequestProcessing::ServantManager => {
-                    return act(match &poa.preinvoke(id, operation) {
+                    return act(match &poa.preinvoke(id, wanted.operation) {
                         Preinvoked::Servant(servant, lent) => {
-                            Found::Servant(Target { poa, servant, id, in_map: false, lent: Some(lent) })
+                            Found::Servant(Target { poa, servant, id, in_map: false, priority, lent: Some(lent) })
                         }
                         Preinvoked::Forward(reference) => Found::Forward(reference.clone()),
                         Preinvoked::Refused(exception) => Found::Refused(exception.clone()),
@@ -316,11 +368,12 @@ impl Adapters {
 
     /// Why requests of this POA do not run now on this thread.
     fn not_now(&self, poa: &Arc<PoaCore>) -> Option<Found<'static>> {
-        if poa.detours() & detour::ENDING != 0 {
-            return Some(Found::Refused(ending()));
-        }
         if let Some(hold) = poa.fresh_hold() {
             return Some(Found::Held(hold));
+        }
+        // Afterwards: an activator that gave up because the POA was being destroyed may have returned just now.
+        if poa.detours() & detour::ENDING != 0 {
+            return Some(Found::Refused(ending()));
         }
         if poa.manager.state() != ManagerState::Active {
             return Some(not_active(poa));

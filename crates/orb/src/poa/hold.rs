@@ -7,6 +7,7 @@ use corelane_sys::clock::Monotonic;
 
 use super::{ObjectId, Place, PoaCore, PoaManager};
 use crate::orb::Core;
+use crate::server::lane::{Lane, Work};
 
 /// Requests that one list holds at most; further ones are answered with TRANSIENT 1.
 pub(crate) const HELD: usize = 1024;
@@ -94,6 +95,8 @@ pub(crate) enum Hold {
     Adapter(Arc<PoaCore>, String),
     /// The main thread.
     MainThread(Arc<Core>),
+    /// A thread of this lane.
+    Lane(Arc<Lane>),
 }
 
 /// What became of a request that was to be held.
@@ -118,17 +121,24 @@ impl Hold {
                 let resume = held.resume;
                 if core.main_queue().push(Box::new(move || resume(Resume::Here))) { Kept::Held } else { Kept::Full }
             }
+            Hold::Lane(lane) => {
+                if lane.hand_over(Work::Resume(held)) {
+                    Kept::Held
+                } else {
+                    Kept::Full
+                }
+            }
         }
     }
 
-    /// Waits for it in the calling thread; false past the deadline. Work for the main thread is not waited for but
+    /// Waits for it in the calling thread; false past the deadline. Work for the main thread or a lane is not waited for but
     /// given to it.
     pub(crate) fn wait(&self, deadline: Option<Monotonic>) -> bool {
         match self {
             Hold::Manager(manager, place) => manager.wait_released(*place, deadline),
             Hold::Object(poa, id) => poa.wait_for_object(id.as_octets(), deadline),
             Hold::Adapter(parent, name) => parent.wait_for_child(name, deadline),
-            Hold::MainThread(_) => true,
+            Hold::MainThread(_) | Hold::Lane(_) => true,
         }
     }
 }

@@ -5,13 +5,14 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
 use super::hold::{Held, Hold, Kept};
-use super::{Found, Located};
+use super::{Found, Located, Wanted};
 use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::target::Target;
@@ -19,6 +20,7 @@ use crate::invocation::{Body, Operation, Reply, call};
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::policy::Due;
+use crate::rt::Running;
 use crate::servant::ServerCall;
 use crate::server::request::{Outcome, panicked, run};
 
@@ -48,8 +50,10 @@ pub(crate) fn call_local<I: ?Sized + 'static, T, E: From<SystemException>>(
         return Some(Err(unusable.into()));
     }
     let mut call = Some(call);
+    let priority = crate::rt::of_caller(core);
     let mut look = |key: &[u8]| {
-        core.adapters().find(key, operation.as_bytes(), |found| {
+        let wanted = Wanted { key, operation: operation.as_bytes(), priority };
+        core.adapters().find(wanted, |found| {
             let target = match found {
                 Found::Servant(target) => target,
                 Found::Refused(exception) => return Looked::Over(Err(exception.into())),
@@ -64,6 +68,13 @@ pub(crate) fn call_local<I: ?Sized + 'static, T, E: From<SystemException>>(
                 // A servant that was lent goes back.
                 let _ = target.finish(operation.as_bytes());
                 return Looked::Over(Err(super::incarnation::too_deep().into()));
+            };
+            let _priority = match Running::begin(core, target.priority) {
+                Ok(running) => running,
+                Err(exception) => {
+                    let _ = target.finish(operation.as_bytes());
+                    return Looked::Over(Err(exception.into()));
+                }
             };
             let result = match catch_unwind(AssertUnwindSafe(|| call(&servant))) {
                 Ok(result) => result,
@@ -106,7 +117,7 @@ fn follow<T, E: From<SystemException>>(
 type Answer = (Outcome, Vec<u8>, bool);
 
 /// Runs a marshalled request in the calling thread.
-fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8]) -> Answer {
+fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8], priority: Option<Priority>) -> Answer {
     let scratch = Scratch::new();
     let env: &(dyn Any + Sync) = core;
     let decoder = Decoder::new(request, Endian::NATIVE)
@@ -118,7 +129,8 @@ fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8]) -> Ans
     reply.set_code_sets(CodeSets::UTF8_UTF16);
     let mut call = ServerCall::new(decoder, reply, None);
     let operation = operation.as_bytes();
-    let outcome = core.adapters().find(key, operation, |found| run(core, found, operation, &mut call));
+    let wanted = Wanted { key, operation, priority };
+    let outcome = core.adapters().find(wanted, |found| run(core, found, operation, &mut call));
     let (reply, raised) = call.finish();
     (outcome, reply.to_vec(), raised)
 }
@@ -137,15 +149,16 @@ pub(crate) fn invoke_local<'r, 'a>(
     arguments(&mut request)?;
     let request: Arc<[u8]> = request.to_vec().into();
     let mut target = object.clone();
+    let priority = crate::rt::of_caller(core);
     let until = Due::of(object.timeout()).moment();
     let mut forwards = 0;
     loop {
         let Some(key) = target.binding().local_key(core) else {
             return call::invoke(core, &target.with_policies(object.policies()), operation, arguments);
         };
-        let mut answer = attempt(core, key, operation.name(), &request);
-        if let Outcome::Held(hold @ Hold::MainThread(_)) = &answer.0 {
-            answer = on_main_thread(core, hold, key, operation.name(), &request, until)?;
+        let mut answer = attempt(core, key, operation.name(), &request, priority);
+        if let Outcome::Held(hold @ (Hold::MainThread(_) | Hold::Lane(_))) = &answer.0 {
+            answer = on_its_thread(core, hold, key, operation.name(), &request, priority, until)?;
         }
         match answer {
             (Outcome::Done, reply, raised) => {
@@ -175,7 +188,7 @@ fn timed_out() -> SystemException {
     SystemException::omg(Kind::Timeout, 2, Completion::No)
 }
 
-/// What the main thread makes of a call that another thread waits for.
+/// What the main thread, or a lane's, makes of a call that another thread waits for.
 struct Handover {
     done: Gate,
     state: Mutex<Handed>,
@@ -189,18 +202,19 @@ enum Handed {
     Abandoned,
 }
 
-/// Has the main thread run the request.
-fn on_main_thread(
+/// Has the main thread, or one of a lane, run the request.
+fn on_its_thread(
     core: &Arc<Core>,
     hold: &Hold,
     key: &[u8],
     operation: &str,
     request: &Arc<[u8]>,
+    priority: Option<Priority>,
     until: Option<Monotonic>,
 ) -> Result<Answer, SystemException> {
     let handover = Arc::new(Handover {
-        done: Gate::new("call on the main thread", Scope::Orb),
-        state: Mutex::new("call on the main thread", Scope::Orb, Handed::Waiting),
+        done: Gate::new("call on another thread", Scope::Orb),
+        state: Mutex::new("call on another thread", Scope::Orb, Handed::Waiting),
     });
     let work = {
         let (handover, core, request) = (Arc::clone(&handover), Arc::downgrade(core), Arc::clone(request));
@@ -210,7 +224,7 @@ fn on_main_thread(
                 return;
             }
             let answer = match core.upgrade() {
-                Some(core) => attempt(&core, &key, &operation, &request),
+                Some(core) => attempt(&core, &key, &operation, &request, priority),
                 None => {
                     (Outcome::Exception(SystemException::omg(Kind::BadInvOrder, 4, Completion::No)), Vec::new(), false)
                 }

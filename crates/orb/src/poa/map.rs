@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::slots::{Guard, Retired};
 
@@ -26,6 +27,8 @@ use crate::servant::Servant;
 #[derive(Debug)]
 pub(super) struct ActiveObject {
     pub(super) servant: Servant,
+    /// Its own, where the POA declares priorities.
+    pub(super) priority: Option<Priority>,
 }
 
 /// What is only needed to change the map.
@@ -329,7 +332,8 @@ impl PoaCore {
             }
             self.claim_servant(&mut tables, servant)?;
         }
-        let entry = Entry::Object { poa: Arc::clone(self), servant: servant.clone(), id: id.into() };
+        let priority = self.rt.as_ref().and_then(|rt| rt.assigned(id));
+        let entry = Entry::Object { poa: Arc::clone(self), servant: servant.clone(), id: id.into(), priority };
         // Before the entry, so that nobody who knows of the object takes the POA for empty.
         self.keyed.fetch_add(1, Ordering::AcqRel);
         match orb.adapters().enter(&self.key(id), entry) {
@@ -346,11 +350,15 @@ impl PoaCore {
     }
 
     /// Puts a new object into the POA's own table, which gives it its id.
-    pub(super) fn enter_own(self: &Arc<Self>, servant: &Servant) -> Result<ObjectId, PoaError> {
+    pub(super) fn enter_own(
+        self: &Arc<Self>,
+        servant: &Servant,
+        priority: Option<Priority>,
+    ) -> Result<ObjectId, PoaError> {
         let mut tables = self.tables.lock();
         self.check_alive()?;
         self.claim_servant(&mut tables, servant)?;
-        match self.objects.insert(ActiveObject { servant: servant.clone() }) {
+        match self.objects.insert(ActiveObject { servant: servant.clone(), priority }) {
             Ok((slot, generation)) => {
                 let place = Place { slot, generation };
                 self.note_place(&mut tables, servant, ObjectPlace::Own(place));

@@ -26,6 +26,7 @@ mod local;
 mod manager;
 mod map;
 mod policies;
+mod real_time;
 mod serial;
 mod servant_manager;
 mod tree;
@@ -39,7 +40,7 @@ use corelane_sys::lock::Mutex;
 use corelane_sys::published::Published;
 use corelane_sys::slots::SlotTable;
 
-pub(crate) use demux::{Adapters, Found, Located, Target, no_such_object};
+pub(crate) use demux::{Adapters, Found, Located, Target, Wanted, no_such_object};
 pub use error::PoaError;
 pub(crate) use hold::{Held, Hold, Kept, Resume};
 pub(crate) use key::{Key, Place};
@@ -57,6 +58,8 @@ pub use servant_manager::{
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::orb::Core;
+use crate::rt::RtPolicies;
+use crate::rt::poa::RtPoa;
 use crate::servant::Servant;
 use map::{ActiveObject, Tables};
 use serial::Serial;
@@ -155,6 +158,8 @@ pub(crate) struct PoaCore {
     ids: AtomicU64,
     /// When it was made, in nanoseconds since 1970: makes persistent system ids unique from run to run.
     born: u64,
+    /// What real-time policies make of it.
+    rt: Option<RtPoa>,
     /// Destruction: children that live, one for running requests, one for the caller.
     remaining: AtomicUsize,
     /// Destruction: whether objects are etherealized.
@@ -228,7 +233,11 @@ impl PoaCore {
 
     /// A reference to an object, active or not.
     pub(crate) fn reference(&self, id: &[u8], type_id: &str) -> Result<ObjectRef, SystemException> {
-        Ok(self.orb()?.make_reference(type_id, &self.key(id)))
+        let (orb, key) = (self.orb()?, self.key(id));
+        Ok(match &self.rt {
+            None => orb.make_reference(type_id, &key),
+            Some(rt) => rt.reference(&orb, type_id, &key, self.priority_of(id)),
+        })
     }
 }
 
@@ -268,6 +277,12 @@ impl Poa {
     #[must_use]
     pub fn policies(&self) -> &PoaPolicies {
         &self.core.policies
+    }
+
+    /// The real-time policies, those inherited from the ORB among them; `None` without any.
+    #[must_use]
+    pub fn rt_policies(&self) -> Option<&RtPolicies> {
+        self.core.rt.as_ref().map(|rt| &rt.policies)
     }
 
     /// The manager that lets requests in.

@@ -1,4 +1,4 @@
-//! The seven policies of a POA and which of them go together (CORBA 3.0.3, sections 11.2.3 and 11.3.8).
+//! The seven policies of every POA and which of them go together (CORBA 3.0.3, sections 11.2.3 and 11.3.8).
 
 /// Which threads run requests of the POA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -129,7 +129,7 @@ impl PoaPolicies {
     };
 
     /// The order in which the indices of InvalidPolicy count, which is the order of the policy types.
-    pub const LIST: [&'static str; 7] = [
+    pub const LIST: [&'static str; 13] = [
         "ThreadPolicy",
         "LifespanPolicy",
         "IdUniquenessPolicy",
@@ -137,6 +137,12 @@ impl PoaPolicies {
         "ImplicitActivationPolicy",
         "ServantRetentionPolicy",
         "RequestProcessingPolicy",
+        "PriorityModelPolicy",
+        "ThreadpoolPolicy",
+        "ServerProtocolPolicy",
+        "ClientProtocolPolicy",
+        "PrivateConnectionPolicy",
+        "PriorityBandedConnectionPolicy",
     ];
 
     /// Whether the policies go together.

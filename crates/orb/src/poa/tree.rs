@@ -26,6 +26,8 @@ use super::{
 use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
+use crate::rt::RtPolicies;
+use crate::rt::poa::RtPoa;
 
 /// The children of a POA.
 #[derive(Default)]
@@ -60,6 +62,23 @@ impl Poa {
     /// [`PoaError::InvalidPolicy`] for policies that do not go together; BAD_INV_ORDER 17 while this POA is being destroyed,
     /// OBJECT_NOT_EXIST 4 afterwards; BAD_PARAM for a name with a NUL or, in a persistent POA, a path above 64 KiB.
     pub fn create_poa(&self, name: &str, manager: Option<&PoaManager>, policies: PoaPolicies) -> Result<Poa, PoaError> {
+        self.create_rt_poa(name, manager, policies, &RtPolicies::default())
+    }
+
+    /// The same with real-time policies; those that are not set are inherited from
+    /// [`RtOrb::set_policies`](crate::rt::RtOrb::set_policies).
+    ///
+    /// # Errors
+    /// Those of [`create_poa`](Self::create_poa); [`PoaError::InvalidPolicy`] for real-time policies that do not go together: an
+    /// unknown pool, a pool with lanes or bands without a priority model, a server priority that no lane or band has, a band that
+    /// no lane is in, a protocol that nobody listens for, a policy that is for clients only.
+    pub fn create_rt_poa(
+        &self,
+        name: &str,
+        manager: Option<&PoaManager>,
+        policies: PoaPolicies,
+        real_time: &RtPolicies,
+    ) -> Result<Poa, PoaError> {
         policies.check().map_err(PoaError::InvalidPolicy)?;
         let core = &self.core;
         let path = key::child_path(&core.path, name);
@@ -68,6 +87,7 @@ impl Poa {
             return Err(exception.because("a POA's name has no NUL, and its path at most 65535 octets").into());
         }
         let orb = core.orb()?;
+        let rt = RtPoa::new(&orb, real_time).map_err(PoaError::InvalidPolicy)?;
         let mut family = core.family.lock();
         match core.life() {
             Life::Alive => {}
@@ -89,7 +109,7 @@ impl Poa {
             None => orb.adapters().managers.unnamed(&orb),
         };
         let fresh = if family.arriving.contains_key(name) { detour::FRESH } else { 0 };
-        let new = New { name, path, parent: Some(Arc::downgrade(core)), manager, policies, fresh };
+        let new = New { name, path, parent: Some(Arc::downgrade(core)), manager, policies, rt, fresh };
         let child = new.enter(Arc::downgrade(&orb), orb.adapters())?;
         family.children.insert(name.to_owned(), Arc::clone(&child));
         Ok(Poa { core: child })
@@ -141,8 +161,8 @@ impl Poa {
     /// The root POA of an ORB that is being made.
     pub(crate) fn root(orb: Weak<Core>, adapters: &Adapters) -> Self {
         let manager = adapters.managers.root(orb.clone(), adapters.stamp);
-        let new =
-            New { name: "RootPOA", path: Vec::new(), parent: None, manager, policies: PoaPolicies::ROOT, fresh: 0 };
+        let policies = PoaPolicies::ROOT;
+        let new = New { name: "RootPOA", path: Vec::new(), parent: None, manager, policies, rt: None, fresh: 0 };
         // The table is empty, and so is the index: nothing can be full.
         let core = new.enter(orb, adapters).expect("an empty table has room");
         adapters.set_root(Arc::clone(&core));
@@ -157,6 +177,7 @@ struct New<'n> {
     parent: Option<Weak<PoaCore>>,
     manager: PoaManager,
     policies: PoaPolicies,
+    rt: Option<RtPoa>,
     fresh: u8,
 }
 
@@ -222,6 +243,7 @@ impl New<'_> {
                 serial: Serial::new(),
                 ids: AtomicU64::new(0),
                 born: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64),
+                rt: self.rt,
                 remaining: AtomicUsize::new(0),
                 etherealizes: AtomicBool::new(false),
             }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_net::{Half, Stream, Wait};
+use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::turn::Turn;
@@ -55,6 +56,7 @@ pub(crate) struct Connection {
     /// How many octets of unfinished messages there were then.
     arriving: AtomicUsize,
     bounds: Bounds,
+    pub(crate) origin: Origin,
 }
 
 /// What a peer may make one connection hold.
@@ -64,6 +66,17 @@ pub(crate) struct Bounds {
     pub(crate) output: usize,
     /// Requests that wait.
     pub(crate) waiting: u32,
+}
+
+/// Where a connection came in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// A number of its own within the ORB.
+    pub(crate) number: u64,
+    /// Pool and lane.
+    pub(crate) station: (u32, u32),
+    /// The highest priority that its requests may ask for.
+    pub(crate) ceiling: Priority,
 }
 
 /// A request that waits; it counts against the bound of its connection.
@@ -110,7 +123,13 @@ pub(crate) enum Loss {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: Box<dyn Stream>, lane: Weak<Lane>, place: (u32, u32), bounds: Bounds) -> Self {
+    pub(crate) fn new(
+        stream: Box<dyn Stream>,
+        lane: Weak<Lane>,
+        place: (u32, u32),
+        bounds: Bounds,
+        origin: Origin,
+    ) -> Self {
         Connection {
             stream,
             reading: Turn::new(Reading { framer: Framer::new(), partial: None, over: false }),
@@ -125,6 +144,7 @@ impl Connection {
             arriving_since: AtomicU64::new(0),
             arriving: AtomicUsize::new(0),
             bounds,
+            origin,
         }
     }
 

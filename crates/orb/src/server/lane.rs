@@ -10,17 +10,18 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Listener, Stream, Wait};
+use corelane_sched::Priority;
 use corelane_sys::counters;
 use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::slots::{Guard, Retired, SlotTable};
 use corelane_sys::thread::{Builder, JoinHandle};
 
 use super::admission::{self, Arrival};
 use super::closing::Lingering;
 use super::config::{Dispatch, PoolConfig};
-use super::connection::{Bounds, Connection, Waiting};
+use super::connection::{Bounds, Connection, Origin, Waiting};
 use super::queue::Queue;
 use super::worker::{Message, Read, Worker};
 use super::{dedicated, request};
@@ -28,6 +29,9 @@ use crate::clock;
 use crate::event::Event as OrbEvent;
 use crate::fault::Fault;
 use crate::orb::Core;
+use crate::poa::{Held, Resume};
+use crate::rt::pool::Role;
+use crate::rt::station::{self, DEFAULT_POOL};
 
 /// Token of the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
@@ -35,6 +39,8 @@ const WAKE: u64 = u64::MAX;
 const LISTENER: u64 = 1 << 63;
 /// Connections accepted in one go before other work has a turn.
 const ACCEPTS: usize = 64;
+/// Requests that came in elsewhere and wait here at most; further ones are answered with TRANSIENT 1.
+const HANDED_OVER: usize = 1024;
 
 /// What a connection's descriptor is watched for: edges only. Room to write is of interest only while replies wait: a Unix
 /// socket reports it every time the peer reads.
@@ -47,6 +53,8 @@ fn interest(congested: bool) -> Interest {
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) config: PoolConfig,
+    /// What it is for, as a lane of a real-time pool.
+    pub(crate) role: Option<Role>,
     own: Weak<Lane>,
     epoll: Epoll,
     wake: Wake,
@@ -54,7 +62,8 @@ pub(crate) struct Lane {
     listeners: Mutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
     connections: SlotTable<Arc<Connection>>,
-    ready: Mutex<VecDeque<Work>>,
+    /// Threads of other priorities list requests here that came in with them, so whoever holds it inherits.
+    ready: PiMutex<VecDeque<Work>>,
     ready_count: AtomicUsize,
     /// A thread has been woken for the ready list and has not looked yet: waking another would only cost.
     waking: AtomicBool,
@@ -82,6 +91,8 @@ pub(crate) enum Work {
     Look(Arc<Connection>),
     /// A message that was held back may run now.
     Serve(Waiting, Message),
+    /// A call within the process that this lane's threads are to run.
+    Resume(Held),
 }
 
 impl Lane {
@@ -89,6 +100,7 @@ impl Lane {
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,
         closing_time: Duration,
+        role: Option<Role>,
     ) -> io::Result<Arc<Self>> {
         let epoll = Epoll::new()?;
         let wake = Wake::new()?;
@@ -113,12 +125,13 @@ impl Lane {
             Lane {
                 connections: SlotTable::with_callback("connections", Scope::Lane, most, on_last),
                 config,
+                role,
                 own: own.clone(),
                 epoll,
                 wake,
                 endpoints: listeners.iter().map(|listener| listener.local().clone()).collect(),
                 listeners: Mutex::new("listeners", Scope::Lane, listeners),
-                ready: Mutex::new("ready list", Scope::Lane, VecDeque::new()),
+                ready: PiMutex::new("ready list", Scope::Lane, VecDeque::new()),
                 ready_count: AtomicUsize::new(0),
                 waking: AtomicBool::new(false),
                 queue,
@@ -225,7 +238,14 @@ impl Lane {
                 self.flush(core, connection.place);
                 self.read(core, worker, connection.place);
             }
-            Work::Serve(waiting, message) => self.serve(core, worker, &waiting.leave(), message),
+            Work::Serve(waiting, message) => {
+                let connection = waiting.leave();
+                // It may have come in at another lane, which keeps it.
+                if let Some(lane) = connection.lane.upgrade() {
+                    lane.serve(core, worker, &connection, message);
+                }
+            }
+            Work::Resume(held) => (held.resume)(Resume::Here),
         }
     }
 
@@ -268,6 +288,25 @@ impl Lane {
         self.ready_count.store(ready.len(), Ordering::Release);
         drop(ready);
         self.wake_one();
+    }
+
+    /// Lists work that came in elsewhere; false if too much waits, or nobody will run it any more.
+    #[cold]
+    pub(crate) fn hand_over(&self, work: Work) -> bool {
+        let mut ready = self.ready.lock();
+        if ready.len() >= HANDED_OVER || self.stop.load(Ordering::Acquire) {
+            return false;
+        }
+        ready.push_back(work);
+        self.ready_count.store(ready.len(), Ordering::Release);
+        drop(ready);
+        self.wake_one();
+        true
+    }
+
+    /// CORBA priority of a lane of a real-time pool, the lowest for others.
+    pub(crate) fn priority(&self) -> Priority {
+        self.role.as_ref().map_or(Priority::MIN, |role| role.priority)
     }
 
     /// Wakes an idle thread for the ready list, unless one is on its way.
@@ -451,7 +490,13 @@ impl Lane {
         let peer = stream.peer().clone();
         let waiting = core.config().limits.outstanding_requests.max(1);
         let bounds = Bounds { output: self.config.output_bound, waiting };
-        let make = |slot, generation| Arc::new(Connection::new(stream, self.own.clone(), (slot, generation), bounds));
+        let origin = Origin {
+            number: core.next_connection(),
+            station: self.role.as_ref().map_or((DEFAULT_POOL, 0), |role| (role.pool, role.index)),
+            ceiling: self.role.as_ref().map_or(Priority::MAX, |role| role.ceiling),
+        };
+        let make =
+            |slot, generation| Arc::new(Connection::new(stream, self.own.clone(), (slot, generation), bounds, origin));
         let closing = self.closing.load(Ordering::Acquire);
         let place = match admission::connection(closing, self.connections.len(), self.config.connections) {
             Arrival::Serve => self.connections.insert_with(make).ok(),
@@ -538,7 +583,11 @@ impl Lane {
         let builder =
             Builder::new().name(format!("{}/c{}", self.config.name, connection.place.0)).stack_size(self.config.stack);
         let (core, connection) = (Arc::clone(core), Arc::clone(connection));
-        match builder.spawn(move || dedicated::run(&lane, &core, &connection)) {
+        let run = move || {
+            station::occupy(core.adapters().stamp, &lane, None);
+            dedicated::run(&lane, &core, &connection);
+        };
+        match builder.spawn(run) {
             Ok(thread) => threads.push((thread, weak)),
             Err(_) => return false,
         }
@@ -563,7 +612,14 @@ impl Lane {
 
     /// Ends the threads; each of them tells the next.
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
-        self.stop.store(true, Ordering::Release);
+        // Under the lock of the list: nothing is listed afterwards, and what waits within the process learns that nobody comes.
+        let dropped = {
+            let mut ready = self.ready.lock();
+            self.stop.store(true, Ordering::Release);
+            self.ready_count.store(0, Ordering::Release);
+            std::mem::take(&mut *ready)
+        };
+        drop(dropped);
         self.lingering.cut();
         self.wake.notify();
         if let Some(queue) = &self.queue {

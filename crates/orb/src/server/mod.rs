@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use corelane_sys::thread::{Builder, JoinHandle};
 
+use crate::event::Event;
 use crate::orb::Core;
+use crate::rt::station;
 use config::Dispatch;
 use lane::Lane;
 
@@ -30,9 +32,7 @@ pub(crate) fn start(lane: &Arc<Lane>, core: &Arc<Core>, threads: &mut Vec<JoinHa
         Dispatch::HalfSyncHalfAsync { threads, .. } => (1, threads.max(1)),
     };
     let spawn = |role: char, index: usize, run: fn(&Arc<Lane>, &Arc<Core>)| {
-        let (lane, core) = (Arc::clone(lane), Arc::clone(core));
-        let builder = Builder::new().name(format!("{}/{role}{index}", lane.config.name)).stack_size(lane.config.stack);
-        builder.spawn(move || run(&lane, &core))
+        spawn(lane, core, format!("{}/{role}{index}", lane.config.name), run)
     };
     for index in 0..leaders {
         threads.push(spawn('l', index, |lane, core| lane.run(core))?);
@@ -41,6 +41,38 @@ pub(crate) fn start(lane: &Arc<Lane>, core: &Arc<Core>, threads: &mut Vec<JoinHa
         threads.push(spawn('w', index, |lane, core| lane.run_queued(core))?);
     }
     Ok(())
+}
+
+/// Starts one thread of a lane: on its cores and at its priority where the system permits it, else at best effort, and said so.
+fn spawn(
+    lane: &Arc<Lane>,
+    core: &Arc<Core>,
+    name: String,
+    run: fn(&Arc<Lane>, &Arc<Core>),
+) -> io::Result<JoinHandle<()>> {
+    let body = |native| {
+        let (lane, core) = (Arc::clone(lane), Arc::clone(core));
+        move || {
+            station::occupy(core.adapters().stamp, &lane, native);
+            run(&lane, &core);
+        }
+    };
+    let builder = Builder::new().name(name.clone()).stack_size(lane.config.stack);
+    let Some(role) = &lane.role else { return builder.spawn(body(None)) };
+    let mut wanted = builder.clone();
+    if let Some(native) = role.native {
+        wanted = wanted.scheduling(native);
+    }
+    if let Some(cores) = role.cores {
+        wanted = wanted.affinity(cores);
+    }
+    match wanted.spawn(body(role.native)) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {
+            core.events().report(&Event::PriorityRefused { thread: name, error: error.to_string() });
+            builder.spawn(body(None))
+        }
+        spawned => spawned,
+    }
 }
 
 /// Shared threads of a pool with a thread per connection.

@@ -5,11 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use corelane_net::Wait;
+use corelane_sched::Priority;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{
     self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id,
 };
-use corelane_wire::{Cdr, Decoder, Encoder, WideOrder};
+use corelane_wire::{Cdr, Decoder, Encoder, WideOrder, rt};
 
 use super::connection::{Connection, Loss, Sent};
 use super::lane::Work;
@@ -21,7 +22,9 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::fault::Fault;
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::poa::{Found, Held, Hold, Kept, Located, OnPanic, Resume, Target};
+use crate::poa::{Found, Held, Hold, Kept, Located, OnPanic, Resume, Target, Wanted};
+use crate::rt::Running;
+use crate::rt::station::Serving;
 use crate::servant::ServerCall;
 
 /// Does what one message asks for. False when the connection is over.
@@ -71,9 +74,11 @@ fn request(
 ) -> Result<(), Fault> {
     let limits = &core.config().limits;
     let request = Request::parse(octets, &header, limits)?;
+    let mut propagated = Propagated::default();
     if !request.contexts.is_empty() {
-        note_contexts(connection, &request)?;
+        propagated = note_contexts(connection, &request)?;
     }
+    let _request = Serving::begin(connection);
     let code_sets = connection.code_sets(header.version);
     memory.scratch.reset();
     let env: &(dyn Any + Sync) = core;
@@ -94,17 +99,19 @@ fn request(
     let head = Some((header.version, request.request_id));
     if wanted == ResponseExpected::Server {
         // The client waits only until the request is here.
-        let mut call = ServerCall::new(arguments.clone(), reply, head);
+        let mut call = ServerCall::with_priority(arguments.clone(), reply, head, propagated.echo);
         send(core, connection, call.reply(), request.request_id, wait);
         (reply, _) = call.finish();
         reply.clear();
     }
-    let mut call = ServerCall::new(arguments, reply, head);
-    let mut outcome = match object_key(&request.target) {
-        Some(key) => {
-            core.adapters().find(key, request.operation, |found| run(core, found, request.operation, &mut call))
+    let mut call = ServerCall::with_priority(arguments, reply, head, propagated.echo);
+    let mut outcome = match (propagated.refused, object_key(&request.target)) {
+        (Some(exception), _) => Outcome::Exception(exception),
+        (None, Some(key)) => {
+            let wanted = Wanted { key, operation: request.operation, priority: propagated.priority };
+            core.adapters().find(wanted, |found| run(core, found, request.operation, &mut call))
         }
-        None => Outcome::Exception(crate::poa::no_such_object()),
+        (None, None) => Outcome::Exception(crate::poa::no_such_object()),
     };
     if let Outcome::Held(until) = &outcome {
         let mut octets = octets.to_vec();
@@ -209,6 +216,10 @@ fn upcall(core: &Core, target: Target<'_>, operation: &[u8], call: &mut ServerCa
         let _ = target.finish(operation);
         return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
     };
+    let _priority = match Running::begin(core, target.priority) {
+        Ok(running) => running,
+        Err(exception) => return target.finish(operation).and(Err(exception)),
+    };
     let skeleton = target.servant.skeleton();
     let result = match catch_unwind(AssertUnwindSafe(|| skeleton.dispatch(operation, call))) {
         Ok(Ok(())) => Ok(()),
@@ -266,6 +277,13 @@ pub(crate) fn report_panic(core: &Core, interface: &'static str, operation: &str
 /// Keeps a copy of a message until what it waits for has come.
 #[cold]
 fn hold(core: &Arc<Core>, connection: &Arc<Connection>, until: &Hold, message: Message) -> Result<(), SystemException> {
+    if let Hold::Lane(lane) = until {
+        // The one hand-off of a request that came in at another lane than that which runs it.
+        core.events().handed_over();
+        let full = || SystemException::omg(Kind::Transient, 1, Completion::No);
+        let handed_over = lane.hand_over(Work::Serve(connection.wait(), message));
+        return if handed_over { Ok(()) } else { Err(full()) };
+    }
     let octets = if let Message::Assembled(_, octets, _) = &message { octets.len() } else { 0 };
     let (core, lane, waiting) = (Arc::downgrade(core), connection.lane.clone(), connection.wait());
     let resume = move |thread| match thread {
@@ -291,10 +309,54 @@ fn hold(core: &Arc<Core>, connection: &Arc<Connection>, until: &Hold, message: M
     }
 }
 
-/// What the service contexts of a request change about its connection.
+/// The priority that a request came with.
+#[derive(Default)]
+struct Propagated {
+    priority: Option<Priority>,
+    /// What the reply carries: the same, as it came.
+    echo: Option<i16>,
+    /// The request does not run for it.
+    refused: Option<SystemException>,
+}
+
+impl Propagated {
+    fn parse(connection: &Connection, data: &[u8]) -> Self {
+        let refused = |exception: SystemException| Propagated { refused: Some(exception), ..Self::default() };
+        let number = match rt::parse_priority_context(data) {
+            Ok(number) => number,
+            Err(error) => return refused(error.into()),
+        };
+        let priority = match Priority::new(number) {
+            // TAO's way to say that there is none.
+            None if number == -1 => None,
+            None => {
+                let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
+                return refused(exception.because(format!("{number} is no priority")));
+            }
+            Some(priority) if priority > connection.origin.ceiling => {
+                let exception = SystemException::new(Kind::NoPermission, 0, Completion::No);
+                let ceiling = connection.origin.ceiling;
+                return refused(exception.because(format!("priority {priority} is above the endpoint's {ceiling}")));
+            }
+            Some(priority) => Some(priority),
+        };
+        Propagated { priority, echo: Some(number), refused: None }
+    }
+}
+
+/// What the service contexts of a request say: about its connection, and its priority. Of two of a kind the first counts.
+fn note_contexts(connection: &Connection, request: &Request<'_>) -> Result<Propagated, Fault> {
+    if let Some(data) = request.contexts.find(context_id::CODE_SETS) {
+        note_code_sets(connection, data)?;
+    }
+    Ok(match request.contexts.find(context_id::RT_CORBA_PRIORITY) {
+        Some(data) => Propagated::parse(connection, data),
+        None => Propagated::default(),
+    })
+}
+
 #[cold]
-fn note_contexts(connection: &Connection, request: &Request<'_>) -> Result<(), Fault> {
-    let Some(data) = request.contexts.find(context_id::CODE_SETS) else { return Ok(()) };
+fn note_code_sets(connection: &Connection, data: &[u8]) -> Result<(), Fault> {
     // Sets that this side does not have leave those without negotiation in force: what they cannot express is refused then.
     if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideOrder::Standard) {
         connection.set_code_sets(code_sets);

@@ -72,6 +72,11 @@ impl<T> PiMutex<T> {
         self.word.try_lock(thread::current_tid().as_raw() as u32).then(|| self.taken())
     }
 
+    /// Whether the calling thread holds the lock.
+    pub fn is_held_here(&self) -> bool {
+        self.word.holder() == thread::current_tid().as_raw() as u32
+    }
+
     /// The name given at creation.
     pub fn name(&self) -> &'static str {
         self.name
@@ -127,6 +132,9 @@ impl<T> Drop for PiGuard<'_, T> {
     }
 }
 
+/// The part of the word that is a thread's number (FUTEX_TID_MASK).
+const TID: u32 = 0x3fff_ffff;
+
 /// The word, and the protocol over it, apart from who the calling thread is.
 struct Word(AtomicU32);
 
@@ -135,6 +143,11 @@ impl Word {
         fn new() -> Self {
             Self(AtomicU32::new(0))
         }
+    }
+
+    /// The kernel's number of the holding thread; 0 without one. Relaxed: only the holder itself can find its own number here.
+    fn holder(&self) -> u32 {
+        self.0.load(Ordering::Relaxed) & TID
     }
 
     fn try_lock(&self, tid: u32) -> bool {
@@ -273,6 +286,7 @@ mod tests {
         let before = counters::snapshot();
         *mutex.lock() += 1;
         *mutex.try_lock().unwrap() += 1;
+        assert!(!mutex.is_held_here());
         let counted = counters::snapshot() - before;
         assert_eq!((counted.syscalls, counted.futex, counted.locks, *mutex.lock()), (0, 0, 2, 3));
     }

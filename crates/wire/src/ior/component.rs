@@ -21,6 +21,8 @@ pub mod component_tag {
     pub const CSI_SEC_MECH_LIST: u32 = 33;
     /// TAO_TAG_ENDPOINTS: endpoints with their priorities.
     pub const TAO_ENDPOINTS: u32 = 0x5441_4f02;
+    /// Lanes' endpoints with their priorities, in a Unix profile of our own (docs/wire-extensions.md).
+    pub const LANE_ENDPOINTS: u32 = 0x434c_4e00;
     /// omniORB's Unix socket.
     pub const OMNIORB_UNIX_TRANSPORT: u32 = 0x4154_5402;
     /// omniORB's number for a server process.
@@ -105,18 +107,28 @@ impl TaggedComponent {
     /// # Errors
     /// Those of the addresses.
     pub fn tao_endpoints(endpoints: &[TaoEndpoint]) -> Result<TaggedComponent, CdrError> {
-        TaggedComponent::encapsulated(component_tag::TAO_ENDPOINTS, |e| {
-            e.write_len(endpoints.len())?;
-            for endpoint in endpoints {
-                write_path(e, &endpoint.address)?;
-                if let Some(port) = endpoint.port {
-                    e.write_u16(port);
-                }
-                e.write_i16(endpoint.priority);
-            }
-            Ok(())
-        })
+        TaggedComponent::encapsulated(component_tag::TAO_ENDPOINTS, |e| write_endpoints(e, endpoints))
     }
+
+    /// The same for the lanes of a Unix profile of our own: paths without ports.
+    ///
+    /// # Errors
+    /// Those of the paths.
+    pub fn lane_endpoints(endpoints: &[TaoEndpoint]) -> Result<TaggedComponent, CdrError> {
+        TaggedComponent::encapsulated(component_tag::LANE_ENDPOINTS, |e| write_endpoints(e, endpoints))
+    }
+}
+
+fn write_endpoints(e: &mut Encoder<'_>, endpoints: &[TaoEndpoint]) -> Result<(), CdrError> {
+    e.write_len(endpoints.len())?;
+    for endpoint in endpoints {
+        write_path(e, &endpoint.address)?;
+        if let Some(port) = endpoint.port {
+            e.write_u16(port);
+        }
+        e.write_i16(endpoint.priority);
+    }
+    Ok(())
 }
 
 pub(super) fn write_all(e: &mut Encoder<'_>, components: &[TaggedComponent]) -> Result<(), CdrError> {
@@ -175,7 +187,7 @@ pub struct TaoEndpoint {
 }
 
 impl TaoEndpoint {
-    /// Reads TAO_TAG_ENDPOINTS of a profile with the tag `profile`.
+    /// Reads TAO_TAG_ENDPOINTS, or the lanes of a Unix profile of our own, of a profile with the tag `profile`.
     ///
     /// # Errors
     /// [`CdrError`] where it is malformed, and [`CdrError::OverLimit`] for more endpoints than a reference may have
@@ -189,7 +201,8 @@ impl TaoEndpoint {
         let mut endpoints = Vec::with_capacity(len);
         for _ in 0..len {
             let address = read_text(&mut d)?.to_owned();
-            let port = if profile == profile_tag::TAO_UIOP { None } else { Some(d.read_u16()?) };
+            let is_path = matches!(profile, profile_tag::TAO_UIOP | profile_tag::UNIX);
+            let port = if is_path { None } else { Some(d.read_u16()?) };
             endpoints.push(TaoEndpoint { address, port, priority: d.read_i16()? });
         }
         Ok(endpoints)

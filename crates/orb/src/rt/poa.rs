@@ -1,0 +1,220 @@
+//! What a POA keeps for real time, and where its requests run.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use corelane_net::Endpoint;
+use corelane_sched::placement::{Place, Policies, Violation};
+use corelane_sched::{Declared, Priority, PriorityBands, PriorityModel};
+use corelane_sys::lock::{Mutex, Scope};
+
+use super::config::unmappable;
+use super::policies::{Protocol, RtPolicies, TcpProperties, UnixProperties, at_fault, index};
+use super::pool::Threadpool;
+use super::station;
+use crate::address::LaneEndpoint;
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::object::ObjectRef;
+use crate::orb::Core;
+use crate::poa::{PoaError, PolicyIndex};
+use crate::server::lane::Lane;
+
+/// The real-time part of a POA.
+#[derive(Debug)]
+pub(crate) struct RtPoa {
+    pub(crate) policies: RtPolicies,
+    model: Option<Declared>,
+    bands: Option<PriorityBands>,
+    /// `None`: the pools of the ORB's builder.
+    pub(crate) pool: Option<Arc<Threadpool>>,
+    /// Priorities of objects by id, of those that have one of their own and an id that outlives their activation.
+    priorities: Mutex<HashMap<Box<[u8]>, Priority>>,
+    /// How many these are: spares the look where there are none.
+    assigned: AtomicUsize,
+}
+
+/// Where a request is to run.
+pub(crate) enum Placed {
+    /// Here, at this priority (`None`: as the thread is).
+    Here(Option<Priority>),
+    /// On a thread of this lane.
+    Elsewhere(Arc<Lane>),
+    /// Nowhere.
+    Refused(SystemException),
+}
+
+impl RtPoa {
+    /// The real-time part of a POA with these policies, completed by those of the ORB; nothing if there are none.
+    ///
+    /// # Errors
+    /// The policy that does not go with the others.
+    pub(crate) fn new(core: &Core, policies: &RtPolicies) -> Result<Option<Self>, PolicyIndex> {
+        let policies = policies.or(&core.rt().policies.lock());
+        if policies.is_empty() {
+            return Ok(None);
+        }
+        let checked = policies.check()?;
+        let find = |id| core.rt().pool(id).ok_or(index::THREADPOOL);
+        let pool = policies.threadpool.map(find).transpose()?;
+        let rt = RtPoa {
+            policies,
+            model: checked.model,
+            bands: checked.bands,
+            pool,
+            priorities: Mutex::new("priorities of objects", Scope::Orb, HashMap::new()),
+            assigned: AtomicUsize::new(0),
+        };
+        rt.rules().check().map_err(at_fault)?;
+        let endpoints = rt.endpoints(core);
+        let offered = |protocol: &Protocol| endpoints.iter().any(|endpoint| serves(*protocol, endpoint));
+        if !rt.policies.server_protocols.iter().all(offered) {
+            return Err(index::SERVER_PROTOCOL);
+        }
+        Ok(Some(rt))
+    }
+
+    fn rules(&self) -> Policies<'_> {
+        let lanes = self.pool.as_ref().map_or(&[][..], |pool| &pool.priorities);
+        Policies { model: self.model, bands: self.bands.as_ref(), lanes }
+    }
+
+    fn endpoints(&self, core: &Core) -> Vec<Endpoint> {
+        match &self.pool {
+            None => core.listening().to_vec(),
+            Some(pool) => pool.lanes.iter().flat_map(|lane| lane.endpoints().cloned()).collect(),
+        }
+    }
+
+    /// Whether objects may have priorities of their own.
+    pub(crate) fn is_server_declared(&self) -> bool {
+        self.model.is_some_and(|declared| declared.model == PriorityModel::ServerDeclared)
+    }
+
+    /// A priority that an object may be given.
+    ///
+    /// # Errors
+    /// BAD_PARAM: out of range, or no lane or band has it.
+    pub(crate) fn check_priority(&self, priority: i16) -> Result<Priority, SystemException> {
+        let bad = |why: String| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
+        let Some(priority) = Priority::new(priority) else { return Err(bad("a priority is 0 to 32767".into())) };
+        self.rules().check_object(priority).map_err(|violation| bad(violation.to_string()))?;
+        Ok(priority)
+    }
+
+    /// Gives an object its priority.
+    ///
+    /// # Errors
+    /// BAD_INV_ORDER 18 if it has another one.
+    pub(crate) fn assign(&self, id: &[u8], priority: Priority) -> Result<(), PoaError> {
+        let mut priorities = self.priorities.lock();
+        match priorities.get(id) {
+            Some(assigned) if *assigned != priority => {
+                let exception = SystemException::omg(Kind::BadInvOrder, 18, Completion::No);
+                return Err(exception.because(format!("the object has priority {assigned} already")).into());
+            }
+            Some(_) => {}
+            None => {
+                priorities.insert(id.into(), priority);
+                self.assigned.fetch_add(1, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// The priority that an object was assigned.
+    pub(crate) fn assigned(&self, id: &[u8]) -> Option<Priority> {
+        if self.assigned.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.priorities.lock().get(id).copied()
+    }
+
+    /// Where a request for object `id` runs that asks for priority `asked`.
+    pub(crate) fn place(&self, core: &Core, asked: Option<Priority>, object: Option<Priority>, id: &[u8]) -> Placed {
+        let asked = match (&core.config().rt.transform, asked) {
+            (Some(transform), Some(asked)) => match transform.inbound(asked, id) {
+                Some(asked) => Some(asked),
+                None => return Placed::Refused(unmappable()),
+            },
+            (_, asked) => asked,
+        };
+        let Place { lane, priority } = match self.rules().place(asked, object) {
+            Ok(place) => place,
+            Err(violation) => return Placed::Refused(refusal(violation, asked)),
+        };
+        let station = station::of_thread(core.adapters().stamp);
+        let Some(pool) = &self.pool else {
+            return if station.is_default() { Placed::Here(priority) } else { to_default(core, priority) };
+        };
+        let index = lane.unwrap_or(0);
+        match pool.lanes.get(index) {
+            Some(_) if station.is_at(pool.id.number(), index) => {
+                Placed::Here(priority.or_else(|| pool.lanes.get(index).map(|lane| lane.priority())))
+            }
+            Some(lane) => Placed::Elsewhere(Arc::clone(lane)),
+            None => Placed::Here(priority),
+        }
+    }
+
+    /// A reference to an object of this POA.
+    pub(crate) fn reference(&self, core: &Arc<Core>, type_id: &str, key: &[u8], object: Option<Priority>) -> ObjectRef {
+        let mut lanes = Vec::new();
+        if let Some(pool) = &self.pool {
+            let mut published = self.rules().published(object);
+            if published.is_empty() {
+                published.push(0);
+            }
+            let says_priority = self.model.is_some_and(|declared| declared.model == PriorityModel::ClientPropagated);
+            for lane in published.iter().filter_map(|&index| pool.lanes.get(index)) {
+                let priority = if says_priority && !pool.priorities.is_empty() { lane.priority().get() } else { -1 };
+                lanes.extend(
+                    lane.endpoints().map(|endpoint| LaneEndpoint { endpoint: core.published(endpoint), priority }),
+                );
+            }
+        } else {
+            lanes.extend(
+                core.published_at().iter().map(|endpoint| LaneEndpoint { endpoint: endpoint.clone(), priority: -1 }),
+            );
+        }
+        let protocols = match &*self.policies.server_protocols {
+            // The faster one first.
+            [] => &[Protocol::Unix(UnixProperties::default()), Protocol::Tcp(TcpProperties::default())][..],
+            chosen => chosen,
+        };
+        let rank = |lane: &LaneEndpoint| protocols.iter().position(|protocol| serves(*protocol, &lane.endpoint));
+        lanes.retain(|lane| rank(lane).is_some());
+        lanes.sort_by_key(|lane| rank(lane));
+        // Neither priorities nor bands of this ORB's own can be impossible to write.
+        let policies = self.policies.published(object).unwrap_or_default();
+        core.make_rt_reference(type_id, &lanes, &policies, key)
+    }
+}
+
+fn serves(protocol: Protocol, endpoint: &Endpoint) -> bool {
+    match (protocol, endpoint) {
+        (Protocol::Tcp(_), Endpoint::Tcp { .. }) | (Protocol::Unix(_), Endpoint::Unix { .. }) => true,
+        (Protocol::Tcp(_) | Protocol::Unix(_), _) => false,
+    }
+}
+
+/// A request for a POA without a pool of its own came in at a lane: it has no business there.
+pub(crate) fn to_default(core: &Core, priority: Option<Priority>) -> Placed {
+    match core.lanes().first() {
+        Some(lane) => Placed::Elsewhere(Arc::clone(lane)),
+        None => Placed::Here(priority),
+    }
+}
+
+#[cold]
+fn refusal(violation: Violation, asked: Option<Priority>) -> SystemException {
+    let why = match asked {
+        Some(asked) => format!("{violation}: {asked}"),
+        None => violation.to_string(),
+    };
+    match violation {
+        Violation::NoLane => SystemException::omg(Kind::Transient, 2, Completion::No),
+        _ => SystemException::omg(Kind::InvPolicy, 1, Completion::No),
+    }
+    .because(why)
+}

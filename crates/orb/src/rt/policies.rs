@@ -1,0 +1,208 @@
+//! The real-time policies of a POA, and how references carry them.
+
+use corelane_sched::placement::Violation;
+use corelane_sched::{Declared, Priority, PriorityBands, PriorityModel};
+use corelane_wire::CdrError;
+use corelane_wire::ior::profile_tag;
+use corelane_wire::rt::{self as wire, PriorityModelValue, ProtocolValue, policy_type};
+
+use super::pool::ThreadpoolId;
+use crate::poa::PolicyIndex;
+
+/// Places in [`PoaPolicies::LIST`](crate::poa::PoaPolicies::LIST).
+pub(crate) mod index {
+    use crate::poa::PolicyIndex;
+
+    pub(crate) const PRIORITY_MODEL: PolicyIndex = 7;
+    pub(crate) const THREADPOOL: PolicyIndex = 8;
+    pub(crate) const SERVER_PROTOCOL: PolicyIndex = 9;
+    pub(crate) const PRIVATE_CONNECTION: PolicyIndex = 11;
+    pub(crate) const BANDS: PolicyIndex = 12;
+}
+
+/// Properties of TCP sockets (`RTCORBA::TCPProtocolProperties`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpProperties {
+    /// Kernel's send buffer in octets; 0: as it is.
+    pub send_buffer_size: i32,
+    /// Kernel's receive buffer in octets; 0: as it is.
+    pub recv_buffer_size: i32,
+    /// Idle connections are probed.
+    pub keep_alive: bool,
+    /// Only hosts of the own network are reached.
+    pub dont_route: bool,
+    /// Small messages leave at once.
+    pub no_delay: bool,
+}
+
+impl Default for TcpProperties {
+    fn default() -> Self {
+        TcpProperties { send_buffer_size: 0, recv_buffer_size: 0, keep_alive: true, dont_route: false, no_delay: true }
+    }
+}
+
+/// Properties of Unix sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnixProperties {
+    /// Kernel's send buffer in octets; 0: as it is.
+    pub send_buffer_size: i32,
+    /// Kernel's receive buffer in octets; 0: as it is.
+    pub recv_buffer_size: i32,
+}
+
+/// A protocol of a ServerProtocol or ClientProtocol policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// GIOP over TCP.
+    Tcp(TcpProperties),
+    /// GIOP over Unix sockets.
+    Unix(UnixProperties),
+}
+
+impl Protocol {
+    fn value(self) -> ProtocolValue {
+        match self {
+            Protocol::Tcp(tcp) => ProtocolValue::Tcp {
+                send_buffer: tcp.send_buffer_size,
+                receive_buffer: tcp.recv_buffer_size,
+                keep_alive: tcp.keep_alive,
+                dont_route: tcp.dont_route,
+                no_delay: tcp.no_delay,
+            },
+            Protocol::Unix(unix) => ProtocolValue::Unix {
+                tag: profile_tag::UNIX,
+                send_buffer: unix.send_buffer_size,
+                receive_buffer: unix.recv_buffer_size,
+            },
+        }
+    }
+}
+
+/// The real-time policies of a POA; what is not set is inherited from [`RtOrb::set_policies`](super::RtOrb::set_policies).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RtPolicies {
+    /// PriorityModelPolicy (40): the model and the server priority.
+    pub priority_model: Option<(PriorityModel, i16)>,
+    /// ThreadpoolPolicy (41); without one the pools of the ORB's builder serve.
+    pub threadpool: Option<ThreadpoolId>,
+    /// ServerProtocolPolicy (42): which protocols references offer, in this order; empty: all.
+    pub server_protocols: Vec<Protocol>,
+    /// ClientProtocolPolicy (43): which protocols clients shall use, in this order; empty: not said.
+    pub client_protocols: Vec<Protocol>,
+    /// PrivateConnectionPolicy (44): for clients only, refused here.
+    pub private_connection: bool,
+    /// PriorityBandedConnectionPolicy (45): low and high ends.
+    pub priority_bands: Option<Vec<(i16, i16)>>,
+}
+
+/// Policies that have been checked one by one.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    pub(crate) model: Option<Declared>,
+    pub(crate) bands: Option<PriorityBands>,
+}
+
+impl RtPolicies {
+    /// Completed by `wider` ones: priority model, thread pool and server protocols are inherited.
+    pub(crate) fn or(&self, wider: &RtPolicies) -> RtPolicies {
+        let server_protocols =
+            if self.server_protocols.is_empty() { &wider.server_protocols } else { &self.server_protocols };
+        RtPolicies {
+            priority_model: self.priority_model.or(wider.priority_model),
+            threadpool: self.threadpool.or(wider.threadpool),
+            server_protocols: server_protocols.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether none is set.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == RtPolicies::default()
+    }
+
+    /// The rules that concern one policy alone.
+    pub(crate) fn check(&self) -> Result<Checked, PolicyIndex> {
+        if self.private_connection {
+            return Err(index::PRIVATE_CONNECTION);
+        }
+        let declared = |(model, priority)| {
+            Priority::new(priority)
+                .map(|server_priority| Declared { model, server_priority })
+                .ok_or(index::PRIORITY_MODEL)
+        };
+        let bands = |bands: &Vec<(i16, i16)>| PriorityBands::new(bands.iter().copied()).map_err(|_| index::BANDS);
+        Ok(Checked {
+            model: self.priority_model.map(declared).transpose()?,
+            bands: self.priority_bands.as_ref().map(bands).transpose()?,
+        })
+    }
+
+    /// The policies that a reference to an object with the priority `object` carries, in the order of other ORBs.
+    pub(crate) fn published(&self, object: Option<Priority>) -> Result<Vec<(u32, Vec<u8>)>, CdrError> {
+        let mut values = Vec::new();
+        if let Some(bands) = &self.priority_bands {
+            values.push((policy_type::PRIORITY_BANDED_CONNECTION, wire::encode_bands(bands)?));
+        }
+        if !self.client_protocols.is_empty() {
+            let protocols: Vec<_> = self.client_protocols.iter().map(|protocol| protocol.value()).collect();
+            values.push((policy_type::CLIENT_PROTOCOL, wire::encode_protocols(&protocols)?));
+        }
+        if let Some((model, priority)) = self.priority_model {
+            let own = object.filter(|_| model == PriorityModel::ServerDeclared).map(Priority::get);
+            let value = PriorityModelValue { model: model.number(), server_priority: own.unwrap_or(priority) };
+            values.push((policy_type::PRIORITY_MODEL, value.encode()?));
+        }
+        Ok(values)
+    }
+}
+
+/// Which policy breaks a rule of several.
+pub(crate) fn at_fault(violation: Violation) -> PolicyIndex {
+    match violation {
+        Violation::LanesWithoutModel => index::THREADPOOL,
+        Violation::BandsWithoutModel | Violation::BandWithoutLane => index::BANDS,
+        Violation::OutsideBands | Violation::NoLane => index::PRIORITY_MODEL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corelane_wire::rt;
+
+    const CLIENT: PriorityModel = PriorityModel::ClientPropagated;
+
+    #[test]
+    fn each_policy_is_checked_by_itself() {
+        let refused = |policies: RtPolicies| policies.check().unwrap_err();
+        assert_eq!(
+            refused(RtPolicies { priority_model: Some((CLIENT, -1)), ..RtPolicies::default() }),
+            index::PRIORITY_MODEL
+        );
+        assert_eq!(
+            refused(RtPolicies { private_connection: true, ..RtPolicies::default() }),
+            index::PRIVATE_CONNECTION
+        );
+        for bands in [vec![], vec![(5, 4)], vec![(-1, 4)], vec![(1, 4), (4, 9)]] {
+            assert_eq!(refused(RtPolicies { priority_bands: Some(bands), ..RtPolicies::default() }), index::BANDS);
+        }
+        assert!(RtPolicies::default().check().is_ok());
+    }
+
+    #[test]
+    fn references_carry_what_clients_need_and_the_objects_own_priority() {
+        let policies = RtPolicies {
+            priority_model: Some((PriorityModel::ServerDeclared, 7)),
+            client_protocols: vec![Protocol::Tcp(TcpProperties::default())],
+            priority_bands: Some(vec![(5, 15)]),
+            ..RtPolicies::default()
+        };
+        let published = policies.published(Priority::new(9)).unwrap();
+        assert_eq!(published.iter().map(|(policy, _)| *policy).collect::<Vec<_>>(), [45, 43, 40]);
+        assert_eq!(PriorityModelValue::parse(&published[2].1), Ok(PriorityModelValue { model: 1, server_priority: 9 }));
+        assert_eq!(rt::parse_bands(&published[0].1), Ok(vec![(5, 15)]));
+        let inherited = RtPolicies::default().or(&policies);
+        assert_eq!((inherited.priority_model, inherited.priority_bands), (policies.priority_model, None));
+    }
+}

@@ -1,0 +1,306 @@
+//! Thread pools: how they are made, found, and ended.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use corelane_net::Endpoint;
+use corelane_sched::Priority;
+use corelane_sched::admission::Rules;
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::thread::{CpuSet, JoinHandle, Scheduling};
+
+use super::config::{LaneConfig, LanesConfig, ThreadpoolConfig};
+use super::policies::RtPolicies;
+use super::{RtMutex, station};
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::orb::Core;
+use crate::server;
+use crate::server::config::{Dispatch, PoolConfig};
+use crate::server::lane::Lane;
+
+/// What tells the thread pools of an ORB apart (`RTCORBA::ThreadpoolId`). Never used again after the pool's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThreadpoolId(u32);
+
+impl ThreadpoolId {
+    pub(crate) fn from_number(number: u32) -> Self {
+        ThreadpoolId(number)
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// Why a pool is not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidThreadpool {
+    /// There is no such pool.
+    Unknown,
+    /// BAD_INV_ORDER: a POA uses it, or the calling thread is one of its own.
+    System(SystemException),
+}
+
+impl From<SystemException> for InvalidThreadpool {
+    fn from(exception: SystemException) -> Self {
+        InvalidThreadpool::System(exception)
+    }
+}
+
+impl fmt::Display for InvalidThreadpool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InvalidThreadpool::Unknown => f.write_str("there is no such thread pool"),
+            InvalidThreadpool::System(exception) => exception.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for InvalidThreadpool {}
+
+/// What a lane of a thread pool is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Role {
+    pub(crate) pool: u32,
+    pub(crate) index: u32,
+    /// That of the lane, or the default one of a pool without lanes.
+    pub(crate) priority: Priority,
+    /// The highest that a request coming in here may ask for.
+    pub(crate) ceiling: Priority,
+    /// A pool with lanes: threads never change their priority.
+    pub(crate) is_lane: bool,
+    pub(crate) native: Option<Scheduling>,
+    pub(crate) cores: Option<CpuSet>,
+    /// What becomes of requests while all threads are busy.
+    rules: Rules,
+}
+
+/// A thread pool.
+#[derive(Debug)]
+pub(crate) struct Threadpool {
+    pub(crate) id: ThreadpoolId,
+    pub(crate) lanes: Vec<Arc<Lane>>,
+    /// Priorities of the lanes; empty without lanes.
+    pub(crate) priorities: Box<[Priority]>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What an ORB keeps for real time, off the way of requests.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    pools: Mutex<BTreeMap<ThreadpoolId, Arc<Threadpool>>>,
+    /// The last pool's number.
+    last: AtomicU32,
+    pub(crate) policies: Mutex<RtPolicies>,
+    pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
+}
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        Registry {
+            pools: Mutex::new("thread pools", Scope::Orb, BTreeMap::new()),
+            last: AtomicU32::new(station::DEFAULT_POOL),
+            policies: Mutex::new("real-time policies", Scope::Orb, RtPolicies::default()),
+            mutexes: Mutex::new("named mutexes", Scope::Orb, HashMap::new()),
+        }
+    }
+
+    pub(crate) fn pool(&self, id: ThreadpoolId) -> Option<Arc<Threadpool>> {
+        self.pools.lock().get(&id).cloned()
+    }
+
+    pub(crate) fn lanes(&self) -> Vec<Arc<Lane>> {
+        self.pools.lock().values().flat_map(|pool| pool.lanes.iter().cloned()).collect()
+    }
+
+    /// The threads of every pool; there will be no more.
+    pub(crate) fn take_threads(&self) -> Vec<JoinHandle<()>> {
+        self.pools.lock().values().flat_map(|pool| std::mem::take(&mut *pool.threads.lock())).collect()
+    }
+}
+
+fn bad(why: impl Into<String>) -> SystemException {
+    SystemException::new(Kind::BadParam, 0, Completion::No).because(why)
+}
+
+fn no_resources(why: impl Into<String>) -> SystemException {
+    SystemException::new(Kind::NoResources, 0, Completion::No).because(why)
+}
+
+pub(crate) fn create(core: &Arc<Core>, config: &ThreadpoolConfig) -> Result<ThreadpoolId, SystemException> {
+    let lane = LaneConfig {
+        priority: config.default_priority,
+        static_threads: config.static_threads,
+        dynamic_threads: config.dynamic_threads,
+        listen: config.listen.clone(),
+        ceiling: config.ceiling,
+        cores: config.cores.clone(),
+    };
+    let lanes = LanesConfig {
+        name: config.name.clone(),
+        stack: config.stack,
+        lanes: vec![lane],
+        allow_borrowing: false,
+        buffering: config.buffering,
+        idle_time: config.idle_time,
+        bounds: config.bounds.clone(),
+    };
+    make(core, &lanes, false)
+}
+
+pub(crate) fn create_with_lanes(core: &Arc<Core>, config: &LanesConfig) -> Result<ThreadpoolId, SystemException> {
+    make(core, config, true)
+}
+
+fn make(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Result<ThreadpoolId, SystemException> {
+    if config.lanes.is_empty() {
+        return Err(bad("a pool has at least one lane"));
+    }
+    let mut priorities = Vec::new();
+    for lane in &config.lanes {
+        let priority = Priority::new(lane.priority).ok_or_else(|| bad("a priority is 0 to 32767"))?;
+        if priorities.contains(&priority) {
+            return Err(bad(format!("two lanes have priority {priority}")));
+        }
+        if lane.static_threads == 0 {
+            return Err(bad("a pool, and each lane, has at least one static thread"));
+        }
+        priorities.push(priority);
+    }
+    let id = ThreadpoolId(core.rt().last.fetch_add(1, Ordering::Relaxed) + 1);
+    let mut lanes = Vec::new();
+    for ((lane, priority), index) in config.lanes.iter().zip(&priorities).zip(0..) {
+        let role = role(core, config, lane, id.0, index, *priority, with_lanes)?;
+        if role.rules.need_a_keeper() {
+            let exception = SystemException::new(Kind::NoImplement, 0, Completion::No);
+            return Err(exception.because("dynamic threads, borrowing and buffering are not there yet"));
+        }
+        lanes.push(open(core, config, lane, role, with_lanes)?);
+    }
+    let priorities = if with_lanes { priorities.into() } else { Box::default() };
+    let pool = Threadpool { id, lanes, priorities, threads: Mutex::new("pool threads", Scope::Orb, Vec::new()) };
+    let pool = Arc::new(pool);
+    for lane in &pool.lanes {
+        let mut threads = pool.threads.lock();
+        if let Err(error) = server::start(lane, core, &mut threads) {
+            drop(threads);
+            end(core, &pool);
+            return Err(no_resources(format!("a thread cannot be started: {error}")));
+        }
+    }
+    core.rt().pools.lock().insert(id, pool);
+    core.watch_lanes().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
+    Ok(id)
+}
+
+fn role(
+    core: &Core,
+    config: &LanesConfig,
+    lane: &LaneConfig,
+    pool: u32,
+    index: u32,
+    priority: Priority,
+    is_lane: bool,
+) -> Result<Role, SystemException> {
+    let ceiling = match lane.ceiling {
+        None => Priority::MAX,
+        Some(ceiling) => Priority::new(ceiling)
+            .filter(|ceiling| *ceiling >= priority)
+            .ok_or_else(|| bad("a ceiling is not below its lane's priority"))?,
+    };
+    let cores: CpuSet = lane.cores.iter().copied().collect();
+    let rules =
+        Rules { dynamic_threads: lane.dynamic_threads, borrowing: config.allow_borrowing, buffering: config.buffering };
+    Ok(Role {
+        pool,
+        index,
+        priority,
+        ceiling,
+        is_lane,
+        native: core.config().rt.native(priority)?,
+        cores: (!cores.is_empty()).then_some(cores),
+        rules,
+    })
+}
+
+/// Makes a lane that listens; its threads come later.
+fn open(
+    core: &Arc<Core>,
+    config: &LanesConfig,
+    lane: &LaneConfig,
+    role: Role,
+    with_lanes: bool,
+) -> Result<Arc<Lane>, SystemException> {
+    let mut endpoints = Vec::new();
+    for address in &lane.listen {
+        endpoints.push(crate::orb::parse_address(address).map_err(|error| bad(error.to_string()))?);
+    }
+    if lane.listen.is_empty() {
+        endpoints = core.listening().iter().map(|endpoint| beside(endpoint, &role)).collect();
+    }
+    let mut listeners = Vec::new();
+    for endpoint in endpoints {
+        let listener = core.transports().listen(&endpoint);
+        listeners.push(listener.map_err(|error| no_resources(format!("cannot listen at {endpoint}: {error}")))?);
+    }
+    let threads = usize::try_from(lane.static_threads).unwrap_or(usize::MAX);
+    let name = if with_lanes { format!("{}/p{}", config.name, role.priority) } else { config.name.clone() };
+    let stack = if config.stack == 0 { config.bounds.stack } else { config.stack };
+    let dispatch = Dispatch::LeaderFollowers { threads };
+    let pool = PoolConfig { name, dispatch, stack, ..config.bounds.clone() };
+    Lane::new(pool, listeners, core.config().closing_time, Some(role)).map_err(|error| no_resources(error.to_string()))
+}
+
+/// A free address beside one of the ORB's own.
+fn beside(endpoint: &Endpoint, role: &Role) -> Endpoint {
+    match endpoint {
+        Endpoint::Tcp { host, .. } => Endpoint::tcp(host, 0),
+        Endpoint::Unix { path } => {
+            let mut path = path.clone().into_os_string();
+            path.push(format!("-{}-{}", role.pool, role.index));
+            Endpoint::unix(path)
+        }
+        other => other.clone(),
+    }
+}
+
+pub(crate) fn destroy(core: &Arc<Core>, id: ThreadpoolId) -> Result<(), InvalidThreadpool> {
+    let pool = core.rt().pool(id).ok_or(InvalidThreadpool::Unknown)?;
+    if station::of_thread(core.adapters().stamp).pool == id.0 {
+        return Err(SystemException::omg(Kind::BadInvOrder, 3, Completion::No).into());
+    }
+    if core.adapters().uses_pool(id) {
+        let exception = SystemException::new(Kind::BadInvOrder, 0, Completion::No);
+        return Err(exception.because("a POA uses the thread pool; destroy it first").into());
+    }
+    if core.rt().pools.lock().remove(&id).is_none() {
+        // Another thread was faster.
+        return Err(InvalidThreadpool::Unknown);
+    }
+    end(core, &pool);
+    Ok(())
+}
+
+/// Closes every lane in good order and joins the threads.
+fn end(core: &Arc<Core>, pool: &Threadpool) {
+    for lane in &pool.lanes {
+        lane.close(core);
+    }
+    let until = Monotonic::now() + core.config().closing_time;
+    while pool.lanes.iter().any(|lane| lane.is_closing()) && !until.is_past() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let mut threads = std::mem::take(&mut *pool.threads.lock());
+    threads.extend(pool.lanes.iter().flat_map(|lane| lane.stop()));
+    for thread in threads {
+        // A thread that panicked has already been reported; its end is what matters here.
+        let _ = thread.join();
+    }
+}

@@ -1,0 +1,402 @@
+//! What the real-time tests share: a servant that says what serves it, and a client that writes its own messages.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use corelane::rt::{RtConfig, RtOrb, SchedulingClass, served_by};
+use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
+use corelane_sys::thread::Scheduling;
+use corelane_wire::exception::{SystemExceptionBody, SystemExceptionKind};
+use corelane_wire::giop::{
+    self, Header, Reply, ReplyStatus, RequestHead, ResponseExpected, ServiceContext, Target, context_id,
+};
+use corelane_wire::ior::{TaoEndpoint, component_tag};
+use corelane_wire::rt::{self, PriorityModelValue, policy_type};
+use corelane_wire::{Decoder, Encoder, Limits, Version};
+
+/// What served a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// RTCurrent's priority; -1 if it is unset.
+    pub priority: i16,
+    /// Number of the pool; 0 for those of the builder.
+    pub pool: u32,
+    /// Index of the lane.
+    pub lane: u32,
+    /// The kernel's number of the thread.
+    pub tid: i32,
+    /// Its fixed priority; 0 in the ordinary class.
+    pub native: u8,
+    /// The connection; 0 for a call within the process.
+    pub connection: u64,
+    /// It came in at another lane.
+    pub handed_over: bool,
+    /// The thread's name.
+    pub thread: String,
+}
+
+/// A servant that says what serves it, and can be made to wait. Operations: `who`, `wait` (until the gate opens, then as `who`), `spin`
+/// (so many microseconds of work) and `pass` (calls `who` of another object).
+#[derive(Debug)]
+pub struct Reporter {
+    orb: RtOrb,
+    /// Threads that are in `wait`.
+    pub waiting: AtomicUsize,
+    /// Lets them go on.
+    pub open: AtomicUsize,
+    /// In which order operations ran: the priorities.
+    pub order: corelane_sys::lock::Mutex<Vec<i16>>,
+    /// What `pass` calls.
+    pub other: OnceLock<ObjectRef>,
+    /// Set in `wait` and `who` before they answer: RTCurrent.
+    pub sets: Option<i16>,
+}
+
+impl Reporter {
+    /// One for the servants of `orb`.
+    #[must_use]
+    pub fn new(orb: &Orb) -> Arc<Self> {
+        Self::setting(orb, None)
+    }
+
+    /// One that sets RTCurrent in each upcall.
+    #[must_use]
+    pub fn setting(orb: &Orb, sets: Option<i16>) -> Arc<Self> {
+        Arc::new(Reporter {
+            orb: orb.real_time(),
+            waiting: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            order: corelane_sys::lock::Mutex::new("order", corelane_sys::lock::Scope::Orb, Vec::new()),
+            other: OnceLock::new(),
+            sets,
+        })
+    }
+
+    /// As a servant; all of them are this one.
+    #[must_use]
+    pub fn servant(self: &Arc<Self>) -> Servant {
+        Servant::new(Shared(Arc::clone(self)))
+    }
+
+    /// Waits until `threads` are in `wait`.
+    ///
+    /// # Panics
+    /// After 10 seconds: the test has failed then.
+    pub fn until_waiting(&self, threads: usize) {
+        until(|| self.waiting.load(Ordering::SeqCst) >= threads);
+    }
+
+    /// Lets every `wait` return, now and later.
+    pub fn release(&self) {
+        self.open.store(1, Ordering::SeqCst);
+    }
+
+    fn who(&self) -> Who {
+        let priority = self.orb.current().and_then(|current| current.the_priority()).unwrap_or(-1);
+        let by = served_by();
+        let native = match by.native {
+            Some(Scheduling::Fifo(native) | Scheduling::RoundRobin(native)) => native,
+            _ => 0,
+        };
+        Who {
+            priority,
+            pool: by.threadpool.map_or(0, |pool| pool.number()),
+            lane: by.lane as u32,
+            tid: by.tid,
+            native,
+            connection: by.connection.unwrap_or(0),
+            handed_over: by.handed_over,
+            thread: by.thread,
+        }
+    }
+}
+
+struct Shared(Arc<Reporter>);
+
+impl Skeleton for Shared {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Reporter:1.0"]
+    }
+
+    fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        let reporter = &self.0;
+        if let Some(priority) = reporter.sets {
+            reporter.orb.current()?.set_priority(priority)?;
+        }
+        let who = reporter.who();
+        match operation {
+            b"who" => {}
+            b"wait" => {
+                reporter.waiting.fetch_add(1, Ordering::SeqCst);
+                until(|| reporter.open.load(Ordering::SeqCst) > 0);
+                reporter.waiting.fetch_sub(1, Ordering::SeqCst);
+            }
+            b"spin" => {
+                let end = corelane_sys::clock::now() + Duration::from_micros(call.arguments().read_u32()?.into());
+                while !end.is_past() {}
+            }
+            b"pass" => {
+                static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
+                let other = reporter.other.get().expect("somebody to pass to");
+                let octets = other.invoke(&OPERATION, &|_| Ok(()))?.read(|d| Ok(read_who(d)))?;
+                write_who(call.reply(), &octets)?;
+                return Ok(());
+            }
+            _ => return Err(SystemException::bad_operation()),
+        }
+        reporter.order.lock().push(who.priority);
+        write_who(call.reply(), &who)?;
+        Ok(())
+    }
+
+    fn cast(&self, _slot: &mut dyn std::any::Any) {}
+}
+
+/// Asks `object` who serves it, by the ORB's own client.
+///
+/// # Errors
+/// Those of the call.
+pub fn ask(object: &ObjectRef) -> Result<Who, SystemException> {
+    static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
+    object.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| Ok(read_who(decoder)))
+}
+
+fn write_who(e: &mut Encoder<'_>, who: &Who) -> Result<(), SystemException> {
+    e.write_i16(who.priority);
+    e.write_u32(who.pool);
+    e.write_u32(who.lane);
+    e.write_i32(who.tid);
+    e.write_u8(who.native);
+    e.write_u64(who.connection);
+    e.write_bool(who.handed_over);
+    e.write_latin1_str(&who.thread)?;
+    Ok(())
+}
+
+fn read_who(d: &mut Decoder<'_>) -> Who {
+    let read = |d: &mut Decoder<'_>| {
+        Ok::<_, corelane_wire::CdrError>(Who {
+            priority: d.read_i16()?,
+            pool: d.read_u32()?,
+            lane: d.read_u32()?,
+            tid: d.read_i32()?,
+            native: d.read_u8()?,
+            connection: d.read_u64()?,
+            handed_over: d.read_bool()?,
+            thread: d.read_string()?,
+        })
+    };
+    read(d).expect("what the reporter wrote")
+}
+
+/// Waits for something that another thread brings about.
+///
+/// # Panics
+/// After 10 seconds: the test has failed then.
+pub fn until(mut come: impl FnMut() -> bool) {
+    let end = corelane_sys::clock::now() + Duration::from_secs(10);
+    while !come() {
+        assert!(!end.is_past(), "it did not come");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// What an answer was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The results of `who` and the like.
+    Who(Who),
+    /// A system exception: kind and minor code.
+    Raised(SystemExceptionKind, u32),
+}
+
+impl Answer {
+    /// Who served.
+    ///
+    /// # Panics
+    /// For an exception.
+    #[must_use]
+    pub fn who(self) -> Who {
+        match self {
+            Answer::Who(who) => who,
+            Answer::Raised(kind, minor) => panic!("{kind:?} {minor:#x}"),
+        }
+    }
+}
+
+/// A client that writes its own messages over TCP.
+#[derive(Debug)]
+pub struct RawClient {
+    stream: TcpStream,
+    key: Vec<u8>,
+    next: u32,
+}
+
+/// What references to objects of real-time POAs say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Ports and priorities of the TCP profile's lanes.
+    pub lanes: Vec<(u16, i16)>,
+    /// The priority model and the server priority.
+    pub model: Option<(u32, i16)>,
+    /// The bands.
+    pub bands: Vec<(i16, i16)>,
+    /// Tags of the profiles.
+    pub profiles: Vec<u32>,
+    /// Policies, in their order.
+    pub policies: Vec<u32>,
+}
+
+/// Reads a reference.
+///
+/// # Panics
+/// When there is something in it that is none of ours.
+#[must_use]
+pub fn said(object: &ObjectRef) -> Said {
+    let mut said = Said::default();
+    for tagged in &object.ior().profiles {
+        let profile = tagged.parse().expect("a profile");
+        said.profiles.push(tagged.tag);
+        if tagged.tag == 0
+            && let Some(data) = profile.components.find(component_tag::TAO_ENDPOINTS)
+        {
+            let lanes = TaoEndpoint::parse_all(tagged.tag, data).expect("endpoints");
+            said.lanes = lanes.iter().map(|lane| (lane.port.expect("a port"), lane.priority)).collect();
+        }
+        let Some(data) = profile.components.find(component_tag::POLICIES) else { continue };
+        said.policies.clear();
+        for (policy, value) in corelane_wire::ior::policies(data).expect("policies") {
+            said.policies.push(policy);
+            match policy {
+                policy_type::PRIORITY_MODEL => {
+                    let value = PriorityModelValue::parse(value).expect("a model");
+                    said.model = Some((value.model, value.server_priority));
+                }
+                policy_type::PRIORITY_BANDED_CONNECTION => said.bands = rt::parse_bands(value).expect("bands"),
+                _ => {}
+            }
+        }
+    }
+    said
+}
+
+impl RawClient {
+    /// Connects to `port` of loopback for calls on `object`.
+    ///
+    /// # Panics
+    /// When it cannot: the test has failed then.
+    #[must_use]
+    pub fn connect(object: &ObjectRef, port: u16) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
+        let profile = object.ior().profiles.iter().find(|profile| profile.tag == 0).expect("a TCP profile");
+        let key = profile.parse().expect("a profile").object_key.to_vec();
+        RawClient { stream, key, next: 1 }
+    }
+
+    /// The same at the reference's own address.
+    ///
+    /// # Panics
+    /// When it cannot: the test has failed then.
+    #[must_use]
+    pub fn to(object: &ObjectRef) -> Self {
+        let port =
+            object.ior().profiles.iter().find_map(|profile| match profile.parse().ok()?.endpoints().first()? {
+                corelane_wire::ior::Endpoint::Inet { port, .. } => Some(*port),
+                corelane_wire::ior::Endpoint::Unix { .. } => None,
+            });
+        Self::connect(object, port.expect("a port"))
+    }
+
+    /// Sends a request, with these octets as the data of an RTCorbaPriority context.
+    ///
+    /// # Panics
+    /// When it cannot: the test has failed then.
+    pub fn send(&mut self, operation: &str, context: Option<&[u8]>, argument: Option<u32>) -> u32 {
+        let mut message = Encoder::new();
+        let context = context.map(|data| ServiceContext { id: context_id::RT_CORBA_PRIORITY, data });
+        let head = RequestHead {
+            version: Version::GIOP_1_2,
+            request_id: self.next,
+            response: ResponseExpected::Target,
+            target: Target::Key(&self.key),
+            operation: operation.as_bytes(),
+            contexts: context.as_slice(),
+        };
+        giop::write_request_header(&mut message, &head).expect("a header");
+        if let Some(argument) = argument {
+            message.write_u32(argument);
+        }
+        giop::finish(&mut message).expect("a message");
+        self.stream.write_all(&message.to_vec()).expect("a request sent");
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// The next reply: its id, the priority in its context, and what it says.
+    ///
+    /// # Panics
+    /// When none comes: the test has failed then.
+    pub fn receive(&mut self) -> (u32, Option<i16>, Answer) {
+        let mut message = vec![0; 12];
+        self.stream.read_exact(&mut message).expect("a reply");
+        let header = Header::parse(message.first_chunk().expect("a header")).expect("GIOP");
+        message.resize(header.total(), 0);
+        self.stream.read_exact(&mut message[12..]).expect("the rest of the reply");
+        let limits = Limits::DEFAULT;
+        let reply = Reply::parse(&message, &header, &limits).expect("a reply");
+        let echo = reply.contexts.find(context_id::RT_CORBA_PRIORITY);
+        let echo = echo.map(|data| rt::parse_priority_context(data).expect("a priority"));
+        let mut body = Decoder::new(&message, header.endian).at(reply.body_at).with_version(header.version);
+        let answer = match reply.status {
+            ReplyStatus::NoException => Answer::Who(read_who(&mut body)),
+            ReplyStatus::SystemException => {
+                let exception = SystemExceptionBody::read(&mut body).expect("an exception");
+                Answer::Raised(exception.kind, exception.minor)
+            }
+            other => panic!("{other:?}"),
+        };
+        (reply.request_id, echo, answer)
+    }
+
+    /// Calls `who` at `priority`.
+    pub fn who(&mut self, priority: Option<i16>) -> Answer {
+        let data = priority.map(rt::priority_context);
+        self.send("who", data.as_ref().map(<[u8; 4]>::as_slice), None);
+        self.receive().2
+    }
+
+    /// Sends a request at `priority`.
+    pub fn begin(&mut self, operation: &str, priority: i16, argument: Option<u32>) -> u32 {
+        self.send(operation, Some(&rt::priority_context(priority)), argument)
+    }
+}
+
+/// An ORB that serves with priorities in the kernel's ordinary class: for tests of who serves what.
+///
+/// # Panics
+/// When it cannot be made: the test has failed then.
+#[must_use]
+pub fn fair_orb() -> Orb {
+    let config = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().expect("a server");
+    orb.root_poa().manager().activate().expect("an active manager");
+    orb
+}
+
+/// The same with SCHED_FIFO.
+///
+/// # Panics
+/// When it cannot be made, and where SCHED_FIFO is not permitted: the tests say so rather than pass without it.
+#[must_use]
+pub fn fifo_orb() -> Orb {
+    let tried = corelane_sys::thread::Builder::new().scheduling(Scheduling::Fifo(1)).spawn(|| ());
+    let permitted = tried.map(|thread| thread.join().is_ok());
+    assert!(matches!(permitted, Ok(true)), "SCHED_FIFO is not permitted here: {permitted:?}");
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().expect("a server");
+    orb.root_poa().manager().activate().expect("an active manager");
+    orb
+}

@@ -1,0 +1,419 @@
+//! Which lane, thread, priority and connection serve a request (docs/real-time.md), seen through `served_by`.
+
+use corelane::poa::{IdAssignment, ImplicitActivation, Lifespan, ObjectId, Poa, PoaError, PoaPolicies};
+use corelane::rt::{
+    InvalidThreadpool, LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId,
+};
+use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
+use corelane_tests::real_time::{Answer, RawClient, Reporter, ask, fair_orb, fifo_orb, said};
+use corelane_wire::exception::minor::OMG;
+use corelane_wire::rt::priority_context;
+
+const CLIENT: PriorityModel = PriorityModel::ClientPropagated;
+const SERVER: PriorityModel = PriorityModel::ServerDeclared;
+
+fn lanes(orb: &Orb, priorities: &[i16]) -> ThreadpoolId {
+    let lanes = priorities.iter().map(|&priority| LaneConfig { priority, ..LaneConfig::default() }).collect();
+    orb.real_time().create_threadpool_with_lanes(&LanesConfig { lanes, ..LanesConfig::default() }).unwrap()
+}
+
+fn model(model: PriorityModel, priority: i16, pool: Option<ThreadpoolId>) -> RtPolicies {
+    RtPolicies { priority_model: Some((model, priority)), threadpool: pool, ..RtPolicies::default() }
+}
+
+fn poa(orb: &Orb, name: &str, policies: &RtPolicies) -> Poa {
+    let root = orb.root_poa();
+    root.create_rt_poa(name, Some(root.manager()), PoaPolicies::default(), policies).unwrap()
+}
+
+fn object(orb: &Orb, name: &str, policies: &RtPolicies) -> ObjectRef {
+    poa(orb, name, policies).activate(&Reporter::new(orb).servant()).unwrap()
+}
+
+fn raised(kind: Kind, minor: u32) -> Answer {
+    Answer::Raised(kind, minor)
+}
+
+#[test]
+fn a_request_runs_in_the_lane_of_its_priority_whatever_port_it_came_in_at() {
+    let orb = fair_orb();
+    let pool = lanes(&orb, &[30, 10, 20]);
+    let object = object(&orb, "lanes", &model(CLIENT, 10, Some(pool)));
+    let said = said(&object);
+    assert_eq!(said.lanes.iter().map(|lane| lane.1).collect::<Vec<_>>(), [10, 20, 30]);
+    assert_eq!((said.model, &*said.policies), (Some((0, 10)), &[40][..]));
+    let ports: Vec<u16> = said.lanes.iter().map(|lane| lane.0).collect();
+    for (came_in, port) in [10, 20, 30].into_iter().zip(&ports) {
+        let mut client = RawClient::connect(&object, *port);
+        for (priority, lane) in [(10, 1), (20, 2), (30, 0)] {
+            let who = client.who(Some(priority)).who();
+            assert_eq!((who.priority, who.pool, who.lane), (priority, pool.number(), lane));
+            assert_eq!(who.handed_over, came_in != priority, "{priority} at the port of {came_in}");
+            assert!(who.thread.starts_with(&format!("rt/p{priority}/")), "{}", who.thread);
+        }
+    }
+    assert_eq!(orb.event_counts().handed_over, 6);
+}
+
+#[test]
+fn priorities_without_a_lane_are_refused_and_clients_without_one_get_the_servers() {
+    let orb = fair_orb();
+    let pool = lanes(&orb, &[10, 20]);
+    let object = object(&orb, "lanes", &model(CLIENT, 20, Some(pool)));
+    let mut client = RawClient::to(&object);
+    assert_eq!(client.who(Some(15)), raised(Kind::Transient, OMG | 2));
+    for context in [None, Some(-1)] {
+        let who = client.who(context).who();
+        assert_eq!((who.priority, who.lane, who.handed_over), (20, 1, true), "{context:?}");
+    }
+    let default = model(CLIENT, 5, Some(pool));
+    let object = self::object(&orb, "lowest", &default);
+    assert_eq!(RawClient::connect(&object, said(&object).lanes[1].0).who(None).who().lane, 0);
+}
+
+#[test]
+fn bands_choose_the_lane_inside_them() {
+    let orb = fair_orb();
+    let pool = lanes(&orb, &[10, 20, 30]);
+    let policies = RtPolicies { priority_bands: Some(vec![(5, 15), (25, 35)]), ..model(CLIENT, 10, Some(pool)) };
+    let object = object(&orb, "bands", &policies);
+    let said = said(&object);
+    assert_eq!(said.lanes.iter().map(|lane| lane.1).collect::<Vec<_>>(), [10, 30]);
+    assert_eq!((&*said.bands, &*said.policies), (&[(5, 15), (25, 35)][..], &[45, 40][..]));
+    let mut client = RawClient::to(&object);
+    for priority in 0..40 {
+        let answer = client.who(Some(priority));
+        match priority {
+            5..=15 => assert_eq!(answer.who().priority, 10),
+            25..=35 => assert_eq!(answer.who().priority, 30),
+            _ => assert_eq!(answer, raised(Kind::InvPolicy, OMG | 1), "{priority}"),
+        }
+    }
+}
+
+#[test]
+fn server_declared_objects_run_at_their_own_priority() {
+    let orb = fair_orb();
+    let pool = lanes(&orb, &[10, 20, 30]);
+    let poa = poa(&orb, "declared", &model(SERVER, 20, Some(pool)));
+    let reporter = || Reporter::new(&orb).servant();
+    let plain = poa.activate(&reporter()).unwrap();
+    let id = poa.activate_object_with_priority(&reporter(), 30).unwrap();
+    let high = poa.id_to_reference(&id).unwrap();
+    for (object, lane, priority) in [(&plain, 1, 20), (&high, 2, 30)] {
+        let said = said(object);
+        assert_eq!((said.lanes.len(), said.lanes[0].1, said.model), (1, -1, Some((1, priority))));
+        // What a client propagates is none of its business.
+        for context in [None, Some(10), Some(32767)] {
+            let who = RawClient::to(object).who(context).who();
+            assert_eq!((who.priority, who.lane, who.handed_over), (priority, lane, false));
+        }
+    }
+    // At the wrong port it still runs at its own priority.
+    let who = RawClient::connect(&high, said(&plain).lanes[0].0).who(None).who();
+    assert_eq!((who.priority, who.lane, who.handed_over), (30, 2, true));
+}
+
+#[test]
+fn every_rule_of_create_poa() {
+    let orb = fair_orb();
+    let pool = lanes(&orb, &[10, 20]);
+    let root = orb.root_poa();
+    let refused = |policies: &RtPolicies| match root.create_rt_poa("x", None, PoaPolicies::default(), policies) {
+        Err(PoaError::InvalidPolicy(index)) => PoaPolicies::LIST[usize::from(index)],
+        other => panic!("{other:?}"),
+    };
+    let none = RtPolicies::default();
+    assert_eq!(refused(&RtPolicies { threadpool: Some(pool), ..none.clone() }), "ThreadpoolPolicy");
+    assert_eq!(refused(&RtPolicies { private_connection: true, ..none.clone() }), "PrivateConnectionPolicy");
+    let bands = |bands: &[(i16, i16)]| Some(bands.to_vec());
+    assert_eq!(
+        refused(&RtPolicies { priority_bands: bands(&[(0, 9)]), ..none.clone() }),
+        "PriorityBandedConnectionPolicy"
+    );
+    assert_eq!(refused(&model(CLIENT, -1, None)), "PriorityModelPolicy");
+    assert_eq!(refused(&model(SERVER, 15, Some(pool))), "PriorityModelPolicy");
+    let banded = |pairs: &[(i16, i16)], pool| RtPolicies { priority_bands: bands(pairs), ..model(SERVER, 10, pool) };
+    assert_eq!(refused(&banded(&[(0, 5)], None)), "PriorityModelPolicy");
+    assert_eq!(refused(&banded(&[(0, 15), (30, 40)], Some(pool))), "PriorityBandedConnectionPolicy");
+    for wrong in [&[][..], &[(9, 5)], &[(-5, 5)], &[(0, 10), (10, 20)]] {
+        assert_eq!(refused(&banded(wrong, None)), "PriorityBandedConnectionPolicy", "{wrong:?}");
+    }
+    let unix = vec![corelane::rt::Protocol::Unix(Default::default())];
+    assert_eq!(refused(&RtPolicies { server_protocols: unix, ..none }), "ServerProtocolPolicy");
+}
+
+#[test]
+fn every_rule_of_the_priority_operations() {
+    let orb = fair_orb();
+    let pool = lanes(&orb, &[10, 20]);
+    let reporter = || Reporter::new(&orb).servant();
+    let propagated = poa(&orb, "propagated", &model(CLIENT, 10, None));
+    assert_eq!(propagated.activate_object_with_priority(&reporter(), 10), Err(PoaError::WrongPolicy));
+    assert_eq!(orb.root_poa().create_reference_with_priority("IDL:x:1.0", 10).unwrap_err(), PoaError::WrongPolicy);
+    let implicit = PoaPolicies { implicit_activation: ImplicitActivation::Implicit, ..PoaPolicies::default() };
+    let implicit = orb.root_poa().create_rt_poa("implicit", None, implicit, &model(SERVER, 10, None)).unwrap();
+    assert_eq!(implicit.activate_object_with_priority(&reporter(), 10), Err(PoaError::WrongPolicy));
+
+    let system = |error| match error {
+        PoaError::System(exception) => (exception.kind(), exception.minor()),
+        other => panic!("{other:?}"),
+    };
+    let users = PoaPolicies { id_assignment: IdAssignment::User, ..PoaPolicies::default() };
+    let poa = orb.root_poa().create_rt_poa("users", None, users, &model(SERVER, 10, Some(pool))).unwrap();
+    for wrong in [-1, 15, 32767] {
+        let error = poa.create_reference_with_id_and_priority(&"a".into(), "IDL:x:1.0", wrong).unwrap_err();
+        assert_eq!(system(error), (Kind::BadParam, 0), "{wrong}");
+    }
+    let id = ObjectId::from("a");
+    let reference = poa.create_reference_with_id_and_priority(&id, "IDL:x:1.0", 20).unwrap();
+    assert_eq!(said(&reference).model, Some((1, 20)));
+    let other = poa.activate_object_with_id_and_priority(&id, &reporter(), 10).unwrap_err();
+    assert_eq!(system(other), (Kind::BadInvOrder, OMG | 18));
+    poa.activate_object_with_id_and_priority(&id, &reporter(), 20).unwrap();
+    poa.manager().activate().unwrap();
+    let who = RawClient::to(&reference).who(None).who();
+    assert_eq!((who.priority, who.lane), (20, 1));
+    let again = poa.activate_object_with_id_and_priority(&id, &reporter(), 20).unwrap_err();
+    assert_eq!(again, PoaError::ObjectAlreadyActive);
+
+    let banded = RtPolicies { priority_bands: Some(vec![(5, 15)]), ..model(SERVER, 10, None) };
+    let poa = self::poa(&orb, "banded", &banded);
+    assert_eq!(system(poa.activate_object_with_priority(&reporter(), 16).unwrap_err()), (Kind::BadParam, 0));
+    assert!(poa.create_reference_with_priority("IDL:x:1.0", 5).is_ok());
+}
+
+#[test]
+fn pools_are_refused_what_makes_no_sense() {
+    let orb = fair_orb();
+    let rt = orb.real_time();
+    let with =
+        |lanes: Vec<LaneConfig>| rt.create_threadpool_with_lanes(&LanesConfig { lanes, ..LanesConfig::default() });
+    let lane = |priority| LaneConfig { priority, ..LaneConfig::default() };
+    let bad = |result: Result<ThreadpoolId, corelane::SystemException>| result.unwrap_err().kind();
+    assert_eq!(bad(with(vec![])), Kind::BadParam);
+    assert_eq!(bad(with(vec![lane(-1)])), Kind::BadParam);
+    assert_eq!(bad(with(vec![lane(1), lane(1)])), Kind::BadParam);
+    assert_eq!(bad(with(vec![LaneConfig { static_threads: 0, ..lane(1) }])), Kind::BadParam);
+    assert_eq!(bad(with(vec![LaneConfig { ceiling: Some(0), ..lane(1) }])), Kind::BadParam);
+    assert_eq!(bad(with(vec![LaneConfig { listen: vec!["nowhere".into()], ..lane(1) }])), Kind::BadParam);
+    assert_eq!(
+        bad(rt.create_threadpool(&ThreadpoolConfig { static_threads: 0, ..Default::default() })),
+        Kind::BadParam
+    );
+    let taken = orb.endpoints()[0].to_string();
+    assert_eq!(bad(with(vec![LaneConfig { listen: vec![taken], ..lane(1) }])), Kind::NoResources);
+}
+
+#[test]
+fn an_endpoints_ceiling_bounds_what_its_peers_may_ask_for() {
+    let orb = fair_orb();
+    let lane = |priority, ceiling| LaneConfig { priority, ceiling, ..LaneConfig::default() };
+    let config = LanesConfig { lanes: vec![lane(10, Some(15)), lane(20, None)], ..LanesConfig::default() };
+    let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
+    let object = object(&orb, "ceiling", &model(CLIENT, 10, Some(pool)));
+    let ports = said(&object).lanes;
+    let mut low = RawClient::connect(&object, ports[0].0);
+    assert_eq!(low.who(Some(20)), raised(Kind::NoPermission, 0));
+    assert_eq!(low.who(Some(10)).who().lane, 0);
+    assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(20)).who().lane, 1);
+}
+
+#[test]
+fn contexts_that_are_none_are_refused_and_others_go_back_in_the_reply() {
+    let orb = fair_orb();
+    let object = object(&orb, "contexts", &model(CLIENT, 7, None));
+    let mut client = RawClient::to(&object);
+    let mut call = |context: Option<&[u8]>| {
+        client.send("who", context, None);
+        let (_, echo, answer) = client.receive();
+        (echo, answer)
+    };
+    for malformed in [&[][..], &[1], &[1, 0], &[1, 0, 5]] {
+        let (echo, answer) = call(Some(malformed));
+        assert!(matches!(answer, Answer::Raised(Kind::Marshal, _)), "{malformed:?}: {answer:?}");
+        assert_eq!(echo, None);
+    }
+    assert_eq!(call(Some(&priority_context(-2))).1, raised(Kind::BadParam, 0));
+    // Big-endian, as a peer on another machine sends it.
+    let (echo, answer) = call(Some(&[0, 0, 0x03, 0xe8]));
+    assert_eq!((echo, answer.who().priority), (Some(1000), 1000));
+    let (echo, answer) = call(Some(&priority_context(-1)));
+    assert_eq!((echo, answer.who().priority), (Some(-1), 7));
+    assert_eq!(call(None).0, None);
+}
+
+#[test]
+fn rtcurrent_is_set_in_upcalls_and_what_a_servant_sets_ends_with_it() {
+    let orb = fair_orb();
+    let current = orb.real_time().current().unwrap();
+    assert_eq!(current.the_priority().unwrap_err().kind(), Kind::Initialize);
+    assert_eq!(current.set_priority(-1).unwrap_err().kind(), Kind::BadParam);
+    let poa = poa(&orb, "setting", &model(CLIENT, 7, None));
+    let object = poa.activate(&Reporter::setting(&orb, Some(99)).servant()).unwrap();
+    assert_eq!(RawClient::to(&object).who(Some(50)).who().priority, 99);
+    let plain = orb.root_poa().activate(&Reporter::setting(&orb, Some(98)).servant()).unwrap();
+    let mut client = RawClient::to(&plain);
+    assert_eq!(client.who(None).who().priority, 98);
+    let unset = orb.root_poa().activate(&Reporter::new(&orb).servant()).unwrap();
+    for _ in 0..8 {
+        assert_eq!(RawClient::to(&unset).who(None).who().priority, -1);
+    }
+    // Set by the application's own thread, and seen by what it calls within the process.
+    current.set_priority(123).unwrap();
+    assert_eq!(ask(&object).unwrap().priority, 99);
+    assert_eq!(current.the_priority().unwrap(), 123);
+}
+
+#[test]
+fn calls_within_the_process_run_on_a_thread_of_the_objects_pool() {
+    let orb = fair_orb();
+    let pool = lanes(&orb, &[10, 20]);
+    let declared = poa(&orb, "declared", &model(SERVER, 20, Some(pool)));
+    let object = declared.activate(&Reporter::new(&orb).servant()).unwrap();
+    let who = ask(&object).unwrap();
+    assert_eq!((who.pool, who.lane, who.priority, who.connection), (pool.number(), 1, 20, 0));
+    // Also through its text.
+    let again = orb.string_to_object(&object.to_string()).unwrap().unwrap();
+    assert_eq!(ask(&again).unwrap().lane, 1);
+    // From a servant of another pool, and of the same lane, where no other thread is needed: the lane has one.
+    let other = lanes(&orb, &[5]);
+    for (name, policies, elsewhere) in
+        [("other", model(SERVER, 5, Some(other)), true), ("same", model(SERVER, 20, Some(pool)), false)]
+    {
+        let reporter = Reporter::new(&orb);
+        let from = poa(&orb, name, &policies).activate(&reporter.servant()).unwrap();
+        reporter.other.set(object.clone()).unwrap();
+        let mut client = RawClient::to(&from);
+        client.send("pass", None, None);
+        let who = client.receive().2.who();
+        assert_eq!((who.pool, who.lane, who.priority), (pool.number(), 1, 20), "{name}");
+        assert_eq!(who.connection == 0, elsewhere, "{name}: a call in the same lane is still part of the request");
+    }
+}
+
+#[test]
+fn objects_without_a_pool_do_not_run_in_lanes() {
+    let orb = fair_orb();
+    let pool = lanes(&orb, &[10]);
+    let laned = object(&orb, "laned", &model(CLIENT, 10, Some(pool)));
+    let plain = orb.root_poa().activate(&Reporter::new(&orb).servant()).unwrap();
+    let who = RawClient::connect(&plain, said(&laned).lanes[0].0).who(Some(10)).who();
+    assert_eq!((who.pool, who.handed_over), (0, true));
+}
+
+#[test]
+fn pools_come_and_go_under_load() {
+    let orb = fair_orb();
+    for round in 0..10 {
+        let pool = lanes(&orb, &[10, 20]);
+        let poa = poa(&orb, "laned", &model(CLIENT, 10, Some(pool)));
+        let object = poa.activate(&Reporter::new(&orb).servant()).unwrap();
+        let rt = orb.real_time();
+        let mut clients: Vec<_> = said(&object).lanes.iter().map(|lane| RawClient::connect(&object, lane.0)).collect();
+        for (client, priority) in clients.iter_mut().zip([10, 20]) {
+            for _ in 0..20 {
+                client.begin("spin", priority, Some(200));
+            }
+        }
+        let InvalidThreadpool::System(in_use) = rt.destroy_threadpool(pool).unwrap_err() else { panic!() };
+        assert_eq!(in_use.kind(), Kind::BadInvOrder);
+        poa.destroy(true, true).unwrap();
+        rt.destroy_threadpool(pool).unwrap();
+        assert_eq!(rt.destroy_threadpool(pool), Err(InvalidThreadpool::Unknown), "round {round}");
+    }
+}
+
+#[test]
+fn persistent_objects_keep_their_lanes_endpoints() {
+    let port = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let policies =
+        PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
+    let start = || {
+        let orb = fair_orb();
+        let listen = vec![format!("tcp:127.0.0.1:{port}")];
+        let lanes = vec![LaneConfig { priority: 10, listen, ..LaneConfig::default() }];
+        let config = LanesConfig { lanes, ..LanesConfig::default() };
+        let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
+        let root = orb.root_poa();
+        let poa = root.create_rt_poa("kept", Some(root.manager()), policies, &model(CLIENT, 10, Some(pool))).unwrap();
+        poa.activate_object_with_id(&"it".into(), &Reporter::new(&orb).servant()).unwrap();
+        let object = poa.id_to_reference(&"it".into()).unwrap();
+        (orb, object)
+    };
+    let (orb, object) = start();
+    let text = object.to_string();
+    assert_eq!(RawClient::to(&object).who(Some(10)).who().priority, 10);
+    orb.shutdown(true).unwrap();
+    drop(orb);
+    let (orb, again) = start();
+    assert_eq!(again.to_string(), text);
+    assert_eq!(RawClient::to(&again).who(Some(10)).who().priority, 10);
+    // The ORB itself knows that the object is its own.
+    assert_eq!(ask(&orb.string_to_object(&text).unwrap().unwrap()).unwrap().connection, 0);
+}
+
+#[test]
+fn policies_of_the_orb_are_inherited() {
+    let orb = fair_orb();
+    let pool = lanes(&orb, &[10]);
+    orb.real_time().set_policies(model(SERVER, 10, Some(pool))).unwrap();
+    let root = orb.root_poa();
+    let poa = root.create_poa("heir", Some(root.manager()), PoaPolicies::default()).unwrap();
+    assert_eq!(poa.rt_policies(), Some(&model(SERVER, 10, Some(pool))));
+    let own = root.create_rt_poa("own", None, PoaPolicies::default(), &model(CLIENT, 5, None)).unwrap();
+    assert_eq!(own.rt_policies().unwrap().priority_model, Some((CLIENT, 5)));
+}
+
+#[test]
+fn threads_run_at_the_native_priority_of_their_lane() {
+    let orb = fifo_orb();
+    let pool = lanes(&orb, &[0, 16384, 32767]);
+    let object = object(&orb, "lanes", &model(CLIENT, 0, Some(pool)));
+    for (priority, native) in [(0, 1), (16384, 50), (32767, 99)] {
+        let who = RawClient::to(&object).who(Some(priority)).who();
+        assert_eq!((who.native, who.priority), (native, priority));
+    }
+    assert_eq!(orb.event_counts().priorities_refused, 0);
+}
+
+#[test]
+fn a_thread_without_a_lane_takes_the_requests_priority_and_gives_it_back() {
+    let orb = fifo_orb();
+    let config = ThreadpoolConfig { default_priority: 335, ..ThreadpoolConfig::default() };
+    let pool = orb.real_time().create_threadpool(&config).unwrap();
+    let propagated = object(&orb, "propagated", &model(CLIENT, 335, Some(pool)));
+    let mut client = RawClient::to(&propagated);
+    let first = client.who(None).who();
+    assert_eq!((first.native, first.priority), (2, 335));
+    for (priority, native) in [(32767, 99), (0, 1), (16384, 50), (335, 2)] {
+        let who = client.who(Some(priority)).who();
+        assert_eq!((who.native, who.priority, who.tid), (native, priority, first.tid));
+    }
+    let no_model = RtPolicies { threadpool: Some(pool), ..RtPolicies::default() };
+    let no_model = object(&orb, "no model", &no_model);
+    let who = RawClient::to(&no_model).who(Some(30000)).who();
+    assert_eq!((who.native, who.priority, who.tid), (2, 335, first.tid));
+    let declared = poa(&orb, "declared", &model(SERVER, 16384, Some(pool)));
+    let id = declared.activate_object_with_priority(&Reporter::new(&orb).servant(), 24743).unwrap();
+    let who = RawClient::to(&declared.id_to_reference(&id).unwrap()).who(Some(1)).who();
+    assert_eq!((who.native, who.priority, who.tid), (75, 24743, first.tid));
+}
+
+#[test]
+fn a_thread_of_the_application_gets_the_priority_that_it_sets() {
+    let orb = fifo_orb();
+    std::thread::spawn(move || {
+        use corelane_sys::thread::{Scheduling, scheduling};
+        let current = orb.real_time().current().unwrap();
+        current.set_priority(16384).unwrap();
+        assert_eq!(scheduling(None).unwrap(), Scheduling::Fifo(50));
+        current.set_priority(0).unwrap();
+        assert_eq!(scheduling(None).unwrap(), Scheduling::Fifo(1));
+    })
+    .join()
+    .unwrap();
+}
