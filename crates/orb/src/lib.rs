@@ -36,16 +36,16 @@ mod server;
 
 pub use cancel::Canceller;
 pub use corelane_net::{Endpoint, Peer};
-pub use corelane_wire::{Cdr, CdrError, CharSet, Limits, Octets, Version};
+pub use corelane_wire::{Cdr, CdrError, CharSet, Decoder, Encoder, Limits, Octets, Version};
 pub use current::{Current, current};
 pub use event::{Event, EventCounts};
 pub use exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind, UserException};
 pub use fault::Fault;
-pub use invocation::Reply;
+pub use invocation::{Deferred, Reply};
 pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};
 pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
-pub use policy::{CallPolicies, SyncScope, Timeout, with_call_policies};
+pub use policy::{AllBusy, CallPolicies, SyncScope, Timeout, with_call_policies};
 pub use servant::{Servant, ServerCall, Skeleton};
 pub use server::config::{Dispatch, NestedWait, PoolConfig};
 

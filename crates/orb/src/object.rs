@@ -11,7 +11,7 @@ use corelane_wire::{Cdr, CdrError, Decoder, Encoder};
 use crate::cancel::Canceller;
 use crate::exception::{SystemException, SystemExceptionKind as Kind};
 use crate::invocation::target::Binding;
-use crate::invocation::{Operation, Reply, call};
+use crate::invocation::{Deferred, Operation, Reply, call};
 use crate::orb::Core;
 use crate::policy::{CallPolicies, SyncScope, Timeout};
 
@@ -148,7 +148,7 @@ impl ObjectRef {
     #[inline]
     pub fn invoke<'a>(
         &self,
-        operation: &Operation,
+        operation: &Operation<'_>,
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
     ) -> Result<Reply<'_>, SystemException> {
         let reply = call::invoke(&self.core, self, operation, arguments)?;
@@ -162,10 +162,36 @@ impl ObjectRef {
     #[inline]
     pub fn invoke_raising<'a>(
         &self,
-        operation: &Operation,
+        operation: &Operation<'_>,
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
     ) -> Result<Reply<'_>, SystemException> {
         call::invoke(&self.core, self, operation, arguments)
+    }
+
+    /// Calls `operation` and does not wait for the reply, which [`Deferred::reply`] gives. The arguments are written again
+    /// should the call have to be sent anew.
+    ///
+    /// # Errors
+    /// Why the request could not be sent.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn example(object: corelane::ObjectRef) -> Result<(), corelane::SystemException> {
+    /// let mut square = object.send_deferred("square", |encoder| {
+    ///     encoder.write_i32(12);
+    ///     Ok(())
+    /// })?;
+    /// // Something else meanwhile.
+    /// let result = square.reply()?.read(|decoder| decoder.read_i32())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn send_deferred(
+        &self,
+        operation: &str,
+        arguments: impl Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync + 'static,
+    ) -> Result<Deferred, SystemException> {
+        Deferred::send(self, operation, Box::new(arguments))
     }
 
     /// Calls a oneway operation: waits as long as its [`SyncScope`] says, by default until the transport has the request.
@@ -174,7 +200,7 @@ impl ObjectRef {
     /// Why the request could not be sent, or what the server answered if that is waited for.
     pub fn send_oneway<'a>(
         &self,
-        operation: &Operation,
+        operation: &Operation<'_>,
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
     ) -> Result<(), SystemException> {
         call::oneway(self, operation, self.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)
@@ -184,7 +210,7 @@ impl ObjectRef {
     #[inline]
     pub fn collocated<I: ?Sized + 'static, T, E: From<SystemException>>(
         &self,
-        operation: &'static Operation,
+        operation: &'static Operation<'static>,
         call: impl FnOnce(&I) -> Result<T, E>,
     ) -> Option<Result<T, E>> {
         let key = self.binding.local_key(&self.core)?;

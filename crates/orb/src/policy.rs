@@ -42,6 +42,16 @@ pub enum SyncScope {
     Target,
 }
 
+/// What a call does when every connection that may be made to its server is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllBusy {
+    /// It waits for one until its deadline.
+    #[default]
+    Wait,
+    /// It goes on a connection that such calls share; a thread of the ORB hands the replies out.
+    Share,
+}
+
 /// Policies of calls; `None` leaves the choice to the next wider level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallPolicies {

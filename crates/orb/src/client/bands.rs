@@ -17,6 +17,11 @@ impl Band {
     pub(crate) fn of_thread() -> Self {
         Band(thread::native_priority())
     }
+
+    /// The native priority.
+    pub(crate) fn number(self) -> u8 {
+        self.0
+    }
 }
 
 /// The pools of one server. They are few and never go, so they are a list that is only added to: finding one takes no lock.
@@ -55,7 +60,7 @@ impl Bands {
         loop {
             // Whoever comes first to the end of the list adds to it; the others look at what was added.
             let entry = place.get_or_init(|| {
-                let pool = Arc::new(Pool::new(Arc::clone(&self.endpoints), self.bound));
+                let pool = Arc::new(Pool::new(Arc::clone(&self.endpoints), band, self.bound));
                 Box::new(Entry { band, pool, next: OnceLock::new() })
             });
             if entry.band == band {

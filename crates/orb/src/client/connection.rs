@@ -350,7 +350,7 @@ impl ClientConnection {
     }
 }
 
-fn message_slices<'m>(message: &'m Encoder<'_>) -> Vec<IoSlice<'m>> {
+pub(super) fn message_slices<'m>(message: &'m Encoder<'_>) -> Vec<IoSlice<'m>> {
     message.slices().map(IoSlice::new).collect()
 }
 

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use corelane_net::Endpoint;
+use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
-use corelane_sys::lock::{Exclusive, OwnedExclusiveGuard, Scope};
+use corelane_sys::lock::{Exclusive, Mutex, OwnedExclusiveGuard, Scope};
 
+use super::bands::Band;
 use super::connection::ClientConnection;
+use super::multiplexed::Multiplexed;
 use crate::orb::Core;
 
 type Slot = Exclusive<Option<Box<ClientConnection>>>;
@@ -30,6 +32,9 @@ pub(crate) struct Pool {
     used: AtomicUsize,
     /// Where those wait who found every slot taken.
     gate: Arc<Gate>,
+    band: Band,
+    /// The connection of calls that have none for themselves.
+    shared: Mutex<Option<Arc<Multiplexed>>>,
 }
 
 /// A connection that the calling thread has for itself; it goes back when this is dropped.
@@ -52,11 +57,13 @@ pub(crate) enum NoConnection {
 }
 
 impl Pool {
-    pub(crate) fn new(endpoints: Arc<[Endpoint]>, bound: usize) -> Self {
+    pub(crate) fn new(endpoints: Arc<[Endpoint]>, band: Band, bound: usize) -> Self {
         let gate = Arc::new(Gate::new("connection pool", Scope::Lane));
         let slot =
             |_| Arc::new(Exclusive::new("client connection", Scope::Connection, None).with_gate(Arc::clone(&gate)));
-        Pool { endpoints, slots: (0..bound.max(1)).map(slot).collect(), used: AtomicUsize::new(0), gate }
+        let slots = (0..bound.max(1)).map(slot).collect();
+        let shared = Mutex::new("shared connection of a pool", Scope::Lane, None);
+        Pool { endpoints, slots, used: AtomicUsize::new(0), gate, band, shared }
     }
 
     pub(crate) fn endpoints(&self) -> &[Endpoint] {
@@ -144,14 +151,39 @@ impl Pool {
             .or_else(|| self.find(Option::is_some))
     }
 
+    /// The connection that calls share, made anew if there is none that takes requests.
+    #[cold]
+    pub(crate) fn shared(&self, core: &Core, until: Option<Monotonic>) -> Result<Arc<Multiplexed>, NoConnection> {
+        let mut shared = self.shared.lock();
+        if let Some(connection) = &*shared
+            && connection.is_open()
+        {
+            return Ok(Arc::clone(connection));
+        }
+        let (stream, endpoint) = self.dial(core, until)?;
+        let connection = Arc::new(Multiplexed::new(stream, endpoint));
+        core.replies().read(self.band, &connection).map_err(NoConnection::Failed)?;
+        *shared = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    /// Whether a call would have to wait for a connection.
+    #[cold]
+    pub(crate) fn is_all_busy(&self) -> bool {
+        self.slots.iter().all(|slot| slot.is_taken())
+    }
+
     fn open(self: &Arc<Self>, core: &Core, until: Option<Monotonic>) -> Result<ClientConnection, NoConnection> {
+        let (stream, endpoint) = self.dial(core, until)?;
+        ClientConnection::new(stream, core, endpoint, Arc::downgrade(self)).map_err(NoConnection::Failed)
+    }
+
+    /// Connects to the first address that answers.
+    fn dial(&self, core: &Core, until: Option<Monotonic>) -> Result<(Box<dyn Stream>, &Endpoint), NoConnection> {
         let mut failure = io::Error::new(io::ErrorKind::AddrNotAvailable, "the profile has no address");
         for endpoint in &*self.endpoints {
             match core.transports().connect(endpoint, until) {
-                Ok(stream) => {
-                    return ClientConnection::new(stream, core, endpoint, Arc::downgrade(self))
-                        .map_err(NoConnection::Failed);
-                }
+                Ok(stream) => return Ok((stream, endpoint)),
                 Err(error) => failure = error,
             }
             if until.is_some_and(|until| crate::clock::now() >= until) {
@@ -186,6 +218,7 @@ impl Pool {
     /// Closes every connection that is not in use.
     pub(crate) fn close_idle(&self) {
         self.close(|_| true);
+        *self.shared.lock() = None;
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use corelane_net::Endpoint;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{
     self, AddressingMode, Header, LocateStatus, MessageKind, ReplyStatus, RequestHead, ResponseExpected,
@@ -32,7 +33,7 @@ pub(crate) type Arguments<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), C
 pub(crate) fn invoke<'r, 'a>(
     core: &'r Arc<Core>,
     object: &ObjectRef,
-    operation: &Operation,
+    operation: &Operation<'_>,
     arguments: Arguments<'_, 'a>,
 ) -> Result<Reply<'r>, SystemException> {
     if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
@@ -48,7 +49,7 @@ pub(crate) fn invoke<'r, 'a>(
 /// A oneway call.
 pub(crate) fn oneway<'a>(
     object: &ObjectRef,
-    operation: &Operation,
+    operation: &Operation<'_>,
     scope: SyncScope,
     arguments: Arguments<'_, 'a>,
 ) -> Result<(), SystemException> {
@@ -74,7 +75,7 @@ pub(crate) fn locate(object: &ObjectRef) -> Result<(), SystemException> {
 }
 
 pub(super) enum Request<'c, 'a> {
-    Call { operation: &'c Operation, response: ResponseExpected, arguments: Arguments<'c, 'a> },
+    Call { operation: &'c Operation<'c>, response: ResponseExpected, arguments: Arguments<'c, 'a> },
     Locate,
 }
 
@@ -82,7 +83,7 @@ pub(super) enum Request<'c, 'a> {
 const OWNED_FROM: usize = 32 * 1024;
 
 /// What a reply or locate reply begins with.
-struct ReplyHead {
+pub(super) struct ReplyHead {
     request_id: u32,
     status: ReplyStatus,
     body_at: usize,
@@ -92,7 +93,7 @@ struct ReplyHead {
 
 impl ReplyHead {
     #[inline]
-    fn parse(octets: &[u8], header: &Header, limits: &Limits) -> Result<Self, Fault> {
+    pub(super) fn parse(octets: &[u8], header: &Header, limits: &Limits) -> Result<Self, Fault> {
         match header.kind {
             MessageKind::Reply => {
                 let reply = giop::Reply::parse(octets, header, limits)?;
@@ -197,11 +198,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         mut connection: Checkout,
     ) -> Result<Option<(Checkout, u32)>, Box<Trouble>> {
         let id = connection.request_id();
-        // A LocateRequest has no contexts to announce anything in.
-        let announce = match &self.request {
-            Request::Call { .. } if connection.announced.is_none() => way.profile.code_sets,
-            _ => None,
-        };
+        let announce = self.to_announce(way, connection.announced);
         connection.announced = connection.announced.or(announce);
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut connection.request_memory));
         encoder.set_code_sets(connection.announced.unwrap_or(way.profile.default_code_sets));
@@ -219,13 +216,27 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         if let Err((written, broken)) = sent {
             return Err(self.lost(connection, Phase::Send, written, broken));
         }
-        let reply = !matches!(&self.request, Request::Call { response: ResponseExpected::None, .. });
-        Ok(reply.then_some((connection, id)))
+        Ok(self.wants_reply().then_some((connection, id)))
+    }
+
+    /// The code sets to tell the server with this request, if it has not been told.
+    #[inline]
+    pub(super) fn to_announce(&self, way: Way<'_>, announced: Option<CodeSets>) -> Option<CodeSets> {
+        match &self.request {
+            Request::Call { .. } if announced.is_none() => way.profile.code_sets,
+            // A LocateRequest has no contexts to announce anything in.
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn wants_reply(&self) -> bool {
+        !matches!(&self.request, Request::Call { response: ResponseExpected::None, .. })
     }
 
     /// Writes the whole message.
     #[inline]
-    fn write(
+    pub(super) fn write(
         &self,
         encoder: &mut Encoder<'a>,
         way: Way<'_>,
@@ -320,13 +331,27 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         header: Header,
         head: &ReplyHead,
     ) -> Outcome<'r> {
-        let code_sets = connection.announced.unwrap_or(way.profile.default_code_sets);
-        let codec = (header.endian, header.version, code_sets);
+        let announced = connection.announced;
         let body = match received {
             Received::InPlace(_, length) if length < OWNED_FROM => Body::InPlace(connection, length),
             Received::InPlace(_, length) => Body::owned(connection.take_message(length).into_octets(), Vec::new()),
             Received::Assembled(whole) => Body::owned(Octets::from(whole.message), whole.breaks),
         };
+        self.reply(way, body, header, head, announced)
+    }
+
+    /// What a reply says whose octets are in `body`.
+    #[inline]
+    pub(super) fn reply(
+        &self,
+        way: Way<'_>,
+        body: Body,
+        header: Header,
+        head: &ReplyHead,
+        announced: Option<CodeSets>,
+    ) -> Outcome<'r> {
+        let code_sets = announced.unwrap_or(way.profile.default_code_sets);
+        let codec = (header.endian, header.version, code_sets);
         let reply = Reply::new(body, self.core, head.body_at, codec);
         if head.status == ReplyStatus::NoException && !head.missing { Ok(Some(reply)) } else { unusual(reply, head) }
     }
@@ -334,62 +359,79 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     /// No reply, for whatever reason.
     #[cold]
     pub(super) fn no_reply(&self, way: Way<'_>, mut connection: Checkout, id: u32, broken: Broken) -> Box<Trouble> {
-        let what = match broken {
-            Broken::Cancelled => "cancelled by the caller",
-            Broken::TimedOut => "",
-            broken => return self.lost(connection, Phase::Wait, Written::Whole, broken),
-        };
+        if !matches!(broken, Broken::Cancelled | Broken::TimedOut) {
+            return self.lost(connection, Phase::Wait, Written::Whole, broken);
+        }
         // The caller does not wait any longer: the server is told, the connection lives on.
         let mut cancel = Encoder::new();
         giop::write_cancel_request(&mut cancel, way.profile.version, id);
         connection.abandon(&cancel);
-        let detail = self.detail(&connection, Phase::Wait, what.into());
+        self.given_up(connection.endpoint(), &broken)
+    }
+
+    /// The caller does not wait any longer.
+    #[cold]
+    pub(super) fn given_up(&self, endpoint: &Endpoint, broken: &Broken) -> Box<Trouble> {
         match broken {
             Broken::Cancelled => {
+                let detail = self.detail(endpoint, Phase::Wait, "cancelled by the caller".into());
                 refused(SystemException::omg(Kind::Transient, 3, Completion::Maybe).with_detail(detail))
             }
-            _ => Box::new(Trouble::Failed(Input::DeadlinePassed(Phase::Wait), detail)),
+            _ => self.failed(endpoint, Phase::Wait, Written::Whole, broken, false),
         }
     }
 
     /// The connection failed under the request.
     #[cold]
     fn lost(&self, mut connection: Checkout, phase: Phase, written: Written, broken: Broken) -> Box<Trouble> {
-        let (orderly, message) = match &broken {
-            Broken::Fault(Fault::Unexpected(MessageKind::CloseConnection)) => {
-                (true, "the server closed the connection in good order".to_owned())
-            }
-            Broken::TimedOut | Broken::Cancelled => (false, String::new()),
-            Broken::Io(error) => (
-                written != Written::Nothing && connection.was_closed_orderly(&self.core.config().limits),
-                error.to_string(),
-            ),
+        let orderly = matches!(broken, Broken::Io(_))
+            && written != Written::Nothing
+            && connection.was_closed_orderly(&self.core.config().limits);
+        let trouble = self.failed(connection.endpoint(), phase, written, &broken, orderly);
+        connection.discard();
+        trouble
+    }
+
+    /// The request went the way of its connection; `orderly` says that the server's last word was CloseConnection.
+    #[cold]
+    pub(super) fn failed(
+        &self,
+        endpoint: &Endpoint,
+        phase: Phase,
+        written: Written,
+        broken: &Broken,
+        orderly: bool,
+    ) -> Box<Trouble> {
+        let close = matches!(broken, Broken::Fault(Fault::Unexpected(MessageKind::CloseConnection)));
+        let message = match broken {
+            _ if close => "the server closed the connection in good order".to_owned(),
+            Broken::TimedOut | Broken::Cancelled => String::new(),
+            Broken::Io(error) => error.to_string(),
             Broken::Fault(Fault::Unexpected(MessageKind::MessageError)) => {
-                (false, "the server could not read what it was sent, says its MessageError".to_owned())
+                "the server could not read what it was sent, says its MessageError".to_owned()
             }
-            Broken::Fault(fault) => (false, format!("the server broke the protocol: {fault}")),
+            Broken::Fault(fault) => format!("the server broke the protocol: {fault}"),
         };
-        let mut detail = self.detail(&connection, phase, message);
-        if !matches!((&broken, self.due), (Broken::TimedOut, _) | (_, Due::At(_))) {
+        let mut detail = self.detail(endpoint, phase, message);
+        if !matches!((broken, self.due), (Broken::TimedOut, _) | (_, Due::At(_))) {
             // Only a time-out has taken the whole time; how long anything else took is not known.
             detail.elapsed = None;
         }
-        connection.discard();
         let input = match broken {
             Broken::TimedOut => Input::DeadlinePassed(phase),
-            _ => Input::Lost { written, orderly },
+            _ => Input::Lost { written, orderly: orderly || close },
         };
         Box::new(Trouble::Failed(input, detail))
     }
 
-    fn detail(&self, connection: &Checkout, phase: Phase, message: String) -> Detail {
+    fn detail(&self, endpoint: &Endpoint, phase: Phase, message: String) -> Detail {
         let elapsed = self.due.elapsed(self.object.timeout());
-        Detail { endpoint: Some(connection.endpoint().to_string()), phase: Some(phase), elapsed, message }
+        Detail { endpoint: Some(endpoint.to_string()), phase: Some(phase), elapsed, message }
     }
 }
 
 #[cold]
-fn refused(exception: SystemException) -> Box<Trouble> {
+pub(super) fn refused(exception: SystemException) -> Box<Trouble> {
     Box::new(Trouble::Refused(exception))
 }
 

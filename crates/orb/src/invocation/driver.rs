@@ -9,11 +9,21 @@ use corelane_wire::giop::AddressingMode;
 use super::call::{Call, Trouble, Way};
 use super::machine::{Input, Machine, Output};
 use super::reply::Reply;
+use super::shared::Posted;
 use super::target::Target;
+use crate::client::multiplexed::Multiplexed;
 use crate::client::pool::{Checkout, NoConnection};
 use crate::clock;
-use crate::exception::{Detail, Phase, SystemException};
-use crate::policy::CallPolicies;
+use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
+use crate::policy::{AllBusy, CallPolicies};
+
+/// What a request goes out on.
+enum Connection {
+    /// The caller has it for itself.
+    Own(Checkout),
+    /// Others use it too.
+    Shared(Arc<Multiplexed>),
+}
 
 /// What an output of the machine comes to.
 enum Next {
@@ -34,7 +44,7 @@ pub(super) struct Driver<'r, 'c, 'a> {
     target: Arc<Target>,
     profile: usize,
     addressing: AddressingMode,
-    connection: Option<Checkout>,
+    connection: Option<Connection>,
     next_target: Option<Arc<Target>>,
     /// Only a connection made now will do.
     fresh: bool,
@@ -118,10 +128,39 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         match (self.target.profiles.get(self.profile), self.connection.take()) {
             (Some(profile), Some(connection)) => {
                 let way = Way { target: &self.target, profile, addressing: self.addressing };
-                self.call.attempt(way, connection)
+                match connection {
+                    Connection::Own(connection) => self.call.attempt(way, connection),
+                    Connection::Shared(connection) => self.call.attempt_shared(way, &connection),
+                }
             }
             _ => Err(Box::new(Trouble::Failed(Input::ConnectFailed, Detail::default()))),
         }
+    }
+
+    /// Sends the request on a connection that others use too, and does not wait: the target, which of its profiles, and the
+    /// request.
+    pub(super) fn post(mut self) -> Result<(Arc<Target>, usize, Posted), SystemException> {
+        let mut output = self.machine.start();
+        loop {
+            let input = match self.prepare(output) {
+                Next::Connect => self.connect_shared(),
+                Next::Send => match self.post_once() {
+                    Ok(posted) => return Ok((self.target, self.profile, posted)),
+                    Err(trouble) => self.note(*trouble)?,
+                },
+                Next::Raise(exception) => return Err(exception),
+                Next::Nothing => return Err(SystemException::new(Kind::Internal, 0, Completion::No)),
+            };
+            output = self.machine.step(input);
+        }
+    }
+
+    fn post_once(&mut self) -> Result<Posted, Box<Trouble>> {
+        let failed = || Box::new(Trouble::Failed(Input::ConnectFailed, Detail::default()));
+        let profile = self.target.profiles.get(self.profile).ok_or_else(failed)?;
+        let Some(Connection::Shared(connection)) = self.connection.take() else { return Err(failed()) };
+        let way = Way { target: &self.target, profile, addressing: self.addressing };
+        self.call.post(way, &connection)?.ok_or_else(failed)
     }
 
     fn connect(&mut self) -> Input {
@@ -131,7 +170,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// Takes a connection that nobody uses, if there is one.
     fn connect_at_once(&mut self) -> bool {
         let Some(profile) = self.target.profiles.get(self.profile) else { return false };
-        self.connection = if self.fresh { None } else { profile.pool().idle() };
+        self.connection = if self.fresh { None } else { profile.pool().idle().map(Connection::Own) };
         self.connection.is_some()
     }
 
@@ -139,7 +178,19 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let start = clock::now();
         let (whole, until) = self.connect_until(start);
         let Some(profile) = self.target.profiles.get(self.profile) else { return Input::ConnectFailed };
-        let outcome = profile.pool().connect(self.call.core, whole, until, self.fresh);
+        let pool = profile.pool();
+        let outcome = match self.call.core.config().all_busy {
+            AllBusy::Share if pool.is_all_busy() => pool.shared(self.call.core, until).map(Connection::Shared),
+            _ => pool.connect(self.call.core, whole, until, self.fresh).map(Connection::Own),
+        };
+        self.connected(outcome, start, clock::now())
+    }
+
+    fn connect_shared(&mut self) -> Input {
+        let start = clock::now();
+        let (_, until) = self.connect_until(start);
+        let Some(profile) = self.target.profiles.get(self.profile) else { return Input::ConnectFailed };
+        let outcome = profile.pool().shared(self.call.core, until).map(Connection::Shared);
         self.connected(outcome, start, clock::now())
     }
 
@@ -155,7 +206,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 
     /// What came of connecting between `start` and `now`.
-    fn connected(&mut self, outcome: Result<Checkout, NoConnection>, start: Monotonic, now: Monotonic) -> Input {
+    fn connected(&mut self, outcome: Result<Connection, NoConnection>, start: Monotonic, now: Monotonic) -> Input {
         let profile = self.target.profiles.get(self.profile);
         let endpoint = profile.and_then(|profile| profile.pool().endpoints().first()).map(ToString::to_string);
         let elapsed = Some(now.since(start));

@@ -9,20 +9,20 @@
 /// assert_eq!(OPERATION.name(), "reset");
 /// ```
 #[derive(Debug)]
-pub struct Operation {
-    name: &'static str,
+pub struct Operation<'n> {
+    name: &'n str,
 }
 
-impl Operation {
+impl<'n> Operation<'n> {
     /// An operation by its name on the wire: `_get_x` for an attribute.
     #[must_use]
-    pub const fn new(name: &'static str) -> Self {
+    pub const fn new(name: &'n str) -> Self {
         Operation { name }
     }
 
     /// The name on the wire.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
+    pub const fn name(&self) -> &'n str {
         self.name
     }
 }

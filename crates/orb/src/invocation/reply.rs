@@ -12,8 +12,14 @@ use crate::orb::Core;
 /// The answer to a call: results, or a user exception. While it lives it holds the connection that it came on.
 #[derive(Debug)]
 pub struct Reply<'r> {
-    body: Body,
     core: &'r Arc<Core>,
+    answer: Answer,
+}
+
+/// A reply without its ORB.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    body: Body,
     /// Where the next value is.
     position: usize,
     exception: Option<Box<str>>,
@@ -54,33 +60,38 @@ impl<'r> Reply<'r> {
         position: usize,
         (endian, version, code_sets): (Endian, Version, CodeSets),
     ) -> Self {
-        Reply { body, core, position, exception: None, endian, version, code_sets }
+        Reply { core, answer: Answer { body, position, exception: None, endian, version, code_sets } }
+    }
+
+    /// Without its ORB, to be kept.
+    pub(super) fn into_answer(self) -> Answer {
+        self.answer
     }
 
     /// Reads the repository id that a user exception begins with.
     #[cold]
     pub(crate) fn into_exception(mut self) -> Result<Self, SystemException> {
-        self.exception = Some(self.read(|decoder| decoder.read_latin1_string())?.into());
+        self.answer.exception = Some(self.read(|decoder| decoder.read_latin1_string())?.into());
         Ok(self)
     }
 
     #[inline]
     pub(crate) fn is_exception(&self) -> bool {
-        self.exception.is_some()
+        self.answer.exception.is_some()
     }
 
     /// The repository id of the user exception, if the reply is one; its members are next to be read.
     #[must_use]
     #[inline]
     pub fn exception(&self) -> Option<&str> {
-        self.exception.as_deref()
+        self.answer.exception.as_deref()
     }
 
     /// UNKNOWN 1: the object raised a user exception that the operation does not declare.
     #[must_use]
     #[cold]
     pub fn unlisted_exception(&self) -> SystemException {
-        let id = self.exception.as_deref().unwrap_or("an exception");
+        let id = self.answer.exception.as_deref().unwrap_or("an exception");
         SystemException::omg(Kind::Unknown, 1, Completion::Yes)
             .because(format!("the object raised {id}, which the operation does not declare"))
     }
@@ -94,21 +105,21 @@ impl<'r> Reply<'r> {
         &mut self,
         read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>,
     ) -> Result<T, SystemException> {
-        let octets = self.body.octets();
+        let octets = self.answer.body.octets();
         let env: &(dyn Any + Sync) = self.core;
-        let mut decoder = Decoder::new(octets, self.endian)
-            .at(self.position)
-            .with_version(self.version)
-            .with_code_sets(self.code_sets)
+        let mut decoder = Decoder::new(octets, self.answer.endian)
+            .at(self.answer.position)
+            .with_version(self.answer.version)
+            .with_code_sets(self.answer.code_sets)
             .with_from_server(true)
             .with_limits(&self.core.config().limits)
             .with_env(env);
-        if let Body::Owned(owned) = &self.body {
+        if let Body::Owned(owned) = &self.answer.body {
             decoder = decoder.with_owner(&owned.0).with_breaks(&owned.1);
         }
         match read(&mut decoder) {
             Ok(value) => {
-                self.position = decoder.position();
+                self.answer.position = decoder.position();
                 Ok(value)
             }
             Err(error) => Err(SystemException::from(error).completed_as(Completion::Yes)),
@@ -116,7 +127,14 @@ impl<'r> Reply<'r> {
     }
 }
 
-impl Drop for Reply<'_> {
+impl Answer {
+    /// With the ORB that it belongs to.
+    pub(super) fn of(self, core: &Arc<Core>) -> Reply<'_> {
+        Reply { core, answer: self }
+    }
+}
+
+impl Drop for Answer {
     #[inline]
     fn drop(&mut self) {
         if let Body::InPlace(connection, length) = &mut self.body {

@@ -13,7 +13,7 @@ use super::Orb;
 use super::core::{Config, Core};
 use crate::event::{Callback, Event, Events};
 use crate::poa::Poa;
-use crate::policy::{CallPolicies, Timeout};
+use crate::policy::{AllBusy, CallPolicies, Timeout};
 use crate::rt::RtConfig;
 use crate::server::config::PoolConfig;
 use crate::server::lane::Lane;
@@ -40,6 +40,7 @@ pub struct OrbBuilder {
     call_policies: CallPolicies,
     connections_per_server: usize,
     closing_time: Duration,
+    all_busy: AllBusy,
     idle_time: Duration,
     version: Version,
     native_char_set: CharSet,
@@ -96,6 +97,7 @@ impl OrbBuilder {
             },
             connections_per_server: 32,
             closing_time: Duration::from_secs(2),
+            all_busy: AllBusy::Wait,
             idle_time: Duration::from_secs(180),
             version: Version::GIOP_1_2,
             native_char_set: CharSet::Utf8,
@@ -154,7 +156,13 @@ impl OrbBuilder {
         self
     }
 
-    /// Connections to one server at most, 32 by default; a call that finds all in use waits.
+    /// What a call does that finds every connection to its server in use; by default it waits.
+    pub fn all_connections_busy(mut self, what: AllBusy) -> Self {
+        self.all_busy = what;
+        self
+    }
+
+    /// Connections to one server and priority at most, 32 by default.
     pub fn connections_per_server(mut self, most: usize) -> Self {
         self.connections_per_server = most;
         self
@@ -218,6 +226,7 @@ impl OrbBuilder {
             call_policies: self.call_policies,
             connections_per_server: self.connections_per_server,
             closing_time: self.closing_time,
+            all_busy: self.all_busy,
             idle_time: self.idle_time,
             publish,
             version: self.version,

@@ -17,6 +17,7 @@ use super::builder::OrbError;
 use crate::address::LaneEndpoint;
 use crate::client::bands::Bands;
 use crate::client::pool::Pool;
+use crate::client::replies::Replies;
 use crate::client::watch::{Watched, Watcher};
 use crate::event::Events;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -24,7 +25,7 @@ use crate::invocation::target::Profile;
 use crate::main_thread::MainQueue;
 use crate::object::ObjectRef;
 use crate::poa::{Adapters, Key, Poa};
-use crate::policy::CallPolicies;
+use crate::policy::{AllBusy, CallPolicies};
 use crate::rt::RtConfig;
 use crate::rt::pool::Registry;
 use crate::server::lane::Lane;
@@ -36,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) call_policies: CallPolicies,
     /// Connections to one server at most.
     pub(crate) connections_per_server: usize,
+    /// What a call does when every connection that may be made to a server is in use.
+    pub(crate) all_busy: AllBusy,
     /// How long a connection to a server may be idle before it is closed.
     pub(crate) idle_time: Duration,
     /// How long closing may take for peers that do not answer.
@@ -65,6 +68,7 @@ pub(crate) struct Core {
     adapters: Adapters,
     events: Events,
     watcher: Watcher,
+    replies: Replies,
     /// The servers that references lead to, by the addresses of a profile.
     servers: Mutex<HashMap<Vec<Endpoint>, Arc<Bands>>>,
     lanes: OnceLock<Vec<Arc<Lane>>>,
@@ -83,6 +87,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> io::Result<Self> {
         Ok(Core {
+            replies: Replies::new(config.limits.clone()),
             config,
             transports,
             adapters: Adapters::new(stamp),
@@ -133,6 +138,10 @@ impl Core {
 
     pub(crate) fn watch(&self, stream: &dyn Stream, pool: Weak<Pool>) -> io::Result<Watched> {
         self.watcher.watch(stream, pool)
+    }
+
+    pub(crate) fn replies(&self) -> &Replies {
+        &self.replies
     }
 
     pub(crate) fn root_poa(&self) -> Poa {
@@ -371,6 +380,7 @@ impl Core {
         for server in self.servers.lock().drain().map(|(_, server)| server) {
             server.pools().for_each(|pool| pool.close_idle());
         }
+        self.replies.stop();
         self.watcher.stop();
         self.state.store(ENDED, Ordering::Release);
     }

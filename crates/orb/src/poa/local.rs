@@ -140,7 +140,7 @@ fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8], priori
 pub(crate) fn invoke_local<'r, 'a>(
     core: &'r Arc<Core>,
     object: &ObjectRef,
-    operation: &Operation,
+    operation: &Operation<'_>,
     arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
 ) -> Result<Reply<'r>, SystemException> {
     core.check_usable()?;
@@ -265,7 +265,7 @@ fn on_its_thread(
 /// A oneway call in the process: it runs in the caller's thread, or its POA's.
 pub(crate) fn send_local<'a>(
     object: &ObjectRef,
-    operation: &Operation,
+    operation: &Operation<'_>,
     arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
 ) -> Result<(), SystemException> {
     // What the servant raises is nobody's business, as it would be from afar; that the ORB has ended is.
