@@ -1,4 +1,4 @@
 //! Compiles the tests' IDL.
 fn main() {
-    corelane_idl::Builder::new().compile("idl/probe.idl");
+    corelane_idl::Builder::new().compile("idl/probe.idl").compile("idl/dynamic.idl");
 }

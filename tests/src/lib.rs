@@ -1,6 +1,8 @@
 //! What the integration tests share: the probe servant, and two ORBs on loopback.
 #![forbid(unsafe_code)]
 
+pub mod any;
+
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 

@@ -2,6 +2,7 @@
 
 mod code;
 mod data;
+mod describe;
 mod docs;
 mod hash;
 mod interface;
@@ -63,8 +64,17 @@ struct Generator<'c> {
 }
 
 /// Names of `corelane` that users know too; all others are of `corelane::mapping`.
-const PUBLIC: &[&str] =
-    &["ObjectRef", "Octets", "Reference", "Servant", "SystemException", "UserException", "LongDouble"];
+const PUBLIC: &[&str] = &[
+    "Any",
+    "LongDouble",
+    "ObjectRef",
+    "Octets",
+    "Reference",
+    "Servant",
+    "SystemException",
+    "TypeCode",
+    "UserException",
+];
 
 /// Lints that names and shapes made by people who did not think of Rust may break.
 const ALLOWED: [&str; 2] = [
@@ -104,6 +114,7 @@ impl<'c> Generator<'c> {
         let direct: Vec<DefinitionId> = all().filter(|id| self.unsupported_reason(*id).is_some()).collect();
         for id in self.model().ids() {
             if self.is_built_in(id)
+                && !self.is_type_code(&Type::Named(id))
                 && let Some(what) = Self::unsupported_kind(&self.model().get(id).kind)
             {
                 self.unsupported.insert(id, what);
@@ -146,6 +157,9 @@ impl<'c> Generator<'c> {
         let of = |ty: &Type| at(self.unsupported_type(ty), here);
         let member = |member: &Member| at(self.unsupported_type(&member.ty), member.span);
         let raised = |raises: &[DefinitionId]| at(raises.iter().find_map(|id| self.unsupported.get(id).copied()), here);
+        if self.is_type_code(&Type::Named(id)) {
+            return None;
+        }
         if let Some(what) = Self::unsupported_kind(&definition.kind) {
             return Some((what, here));
         }
@@ -294,6 +308,7 @@ impl<'c> Generator<'c> {
                 Kind::Interface(interface) => self.interface(*id, interface, out),
                 _ => {}
             }
+            self.describe(*id, out);
             self.inner_module(*id, kind, out);
         }
     }

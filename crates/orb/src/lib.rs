@@ -9,10 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod address;
+#[cfg(feature = "any")]
+mod any;
 mod cancel;
 mod client;
 mod clock;
 mod current;
+mod describe;
 mod event;
 mod exception;
 mod exception_macros;
@@ -34,6 +37,8 @@ pub mod rt;
 mod servant;
 mod server;
 
+#[cfg(feature = "any")]
+pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
 pub use corelane_net::{Endpoint, Peer};
 pub use corelane_wire::{Cdr, CdrError, CharSet, Decoder, Encoder, Limits, Octets, Version};

@@ -219,7 +219,11 @@ impl ObjectRef {
 
     pub(crate) fn encode(reference: Option<&ObjectRef>, encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
         match reference {
-            Some(reference) => reference.ior().encode(encoder),
+            Some(reference) => {
+                #[cfg(feature = "any")]
+                crate::any::note(&reference.core);
+                reference.ior().encode(encoder)
+            }
             None => Ior::NIL.encode(encoder),
         }
     }
@@ -229,13 +233,14 @@ impl ObjectRef {
         if ior.is_nil() {
             return Ok(None);
         }
-        // References are decoded in requests and replies only, and both carry their ORB.
-        let core = decoder
-            .env()
-            .and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<Core>>())
-            .ok_or(CdrError::Unsupported)?;
+        let core = core_of(decoder).ok_or(CdrError::Unsupported)?;
         Ok(Some(ObjectRef::new(Arc::clone(core), ior)))
     }
+}
+
+/// The ORB whose request or reply is decoded.
+pub(crate) fn core_of<'m>(decoder: &Decoder<'m>) -> Option<&'m Arc<Core>> {
+    decoder.env().and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<Core>>())
 }
 
 impl PartialEq for ObjectRef {

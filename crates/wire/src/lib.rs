@@ -14,6 +14,8 @@
 //! | [`connection`] | framing, fragments, outstanding requests and orderly closing, without any input or output |
 //! | [`exception`] | system exceptions: names, minor codes, wire form |
 //! | [`rt`] | service contexts and policies of Real-time CORBA |
+//! | [`typecode`] | types as values: TypeCodes |
+//! | [`dynamic`] | values of types that are known only at run time: `any`, and trees of values |
 //! | [`limits`] | every bound, with the attack that it stops |
 #![forbid(unsafe_code)]
 #![deny(
@@ -28,6 +30,7 @@
 pub mod cdr;
 pub mod codeset;
 pub mod connection;
+pub mod dynamic;
 pub mod exception;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -36,9 +39,12 @@ pub mod giop;
 pub mod ior;
 pub mod limits;
 pub mod rt;
+pub mod typecode;
 
 pub use cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Primitive, Scratch};
 pub use codeset::{CharSet, CodeSets, WideOrder, WideSet};
+pub use dynamic::{AnyValue, Value};
 pub use giop::Version;
 pub use ior::Ior;
 pub use limits::Limits;
+pub use typecode::TypeCode;

@@ -193,6 +193,7 @@ impl Generator<'_> {
         match &resolved {
             Type::Basic(Basic::Object) => self.encode_optional(name, e),
             Type::Basic(_) if self.call_of(ty).is_some() => self.encode(ty, &Operand::Place(name.to_owned()), e),
+            Type::Basic(Basic::Any) => self.encode(ty, &Operand::Reference(name.to_owned()), e),
             Type::Basic(_) => self.encode(ty, &Operand::Place(name.to_owned()), e),
             Type::Sequence(element, None) if self.is_octet(element) => {
                 vec![Line::plain(format!("{e}.write_octets({name})?;"))]
@@ -375,6 +376,7 @@ impl Generator<'_> {
                 ])
             }
             Type::Basic(Basic::Object) => (self.decode_into(ty, name, d), format!("{name}.as_ref()")),
+            Type::Basic(Basic::Any) => (self.decode_into(ty, name, d), format!("&{name}")),
             Type::Basic(_) => (self.decode_into(ty, name, d), name.to_owned()),
             Type::Named(id) => match &self.model().get(*id).kind {
                 Kind::Interface(_) => (self.decode_into(ty, name, d), format!("{name}.as_ref()")),

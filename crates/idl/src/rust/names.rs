@@ -1,7 +1,9 @@
 //! Rust names: the conventions of Rust out of those of IDL, keywords escaped, collisions resolved.
 
+use super::describe::is_described;
 use crate::ast::Flavor;
 use crate::model::{DefinitionId, Kind, Model};
+use crate::source::Span;
 use crate::symbol::Symbols;
 use std::collections::{HashMap, HashSet};
 
@@ -18,6 +20,8 @@ pub(super) struct Names {
     pub(super) skeleton: HashMap<DefinitionId, String>,
     /// The module of what is declared in an interface, structure or union.
     pub(super) inner: HashMap<DefinitionId, String>,
+    /// The description of a type.
+    pub(super) description: HashMap<DefinitionId, String>,
     /// What is taken in each module.
     pub(super) taken: HashMap<Option<DefinitionId>, HashSet<String>>,
 }
@@ -89,6 +93,9 @@ impl Names {
             };
             if has_inner {
                 self.inner.insert(*id, free(escaped(snake(text)), &mut taken));
+            }
+            if definition.span != Span::default() && is_described(model, *id) {
+                self.description.insert(*id, free(screaming(text) + "_TYPE", &mut taken));
             }
         }
         self.taken.insert(parent, taken);

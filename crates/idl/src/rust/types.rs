@@ -35,7 +35,11 @@ impl Generator<'_> {
             }
             Type::Named(id) if self.is_built_in(*id) => {
                 let behind = self.model().resolved(ty).clone();
-                if behind == *ty { "()".to_owned() } else { self.owned(&behind) }
+                match behind {
+                    _ if self.is_type_code(ty) => self.runtime("TypeCode"),
+                    _ if behind == *ty => "()".to_owned(),
+                    _ => self.owned(&behind),
+                }
             }
             Type::Named(id) => {
                 let path = self.path_to(*id);
@@ -64,7 +68,8 @@ impl Generator<'_> {
             Basic::Char | Basic::WChar => "char",
             Basic::Boolean => "bool",
             Basic::Object => return format!("Option<{}>", self.runtime("ObjectRef")),
-            Basic::Void | Basic::Any | Basic::ValueBase => "()",
+            Basic::Any => return self.runtime("Any"),
+            Basic::Void | Basic::ValueBase => "()",
         };
         text.to_owned()
     }
@@ -85,6 +90,7 @@ impl Generator<'_> {
         match &resolved {
             Type::Basic(Basic::Object) => format!("Option<&{}>", self.runtime("ObjectRef")),
             Type::Basic(Basic::LongDouble) => self.runtime("LongDouble"),
+            Type::Basic(Basic::Any) => format!("&{}", self.runtime("Any")),
             Type::Basic(_) => self.owned(ty),
             Type::String(..) => "&str".to_owned(),
             Type::Sequence(element, _) if self.is_octet(element) => "&[u8]".to_owned(),
@@ -129,6 +135,7 @@ impl Generator<'_> {
                 Basic::Short | Basic::UShort => 2,
                 Basic::Long | Basic::ULong | Basic::Float | Basic::Char | Basic::WChar => 4,
                 Basic::LongDouble | Basic::Object => 16,
+                Basic::Any => 80,
                 _ => 8,
             },
             array @ Type::Array(..) => Some(self.array_size(array)).filter(|size| *size < BOXED_FROM).unwrap_or(8),
@@ -171,7 +178,7 @@ impl Generator<'_> {
         match self.model().resolved(ty) {
             Type::Basic(basic) => match basic {
                 Basic::Short | Basic::UShort => 2,
-                Basic::Long | Basic::ULong | Basic::Float => 4,
+                Basic::Long | Basic::ULong | Basic::Float | Basic::Any => 4,
                 Basic::LongLong | Basic::ULongLong | Basic::Double | Basic::Object => 8,
                 Basic::LongDouble => 16,
                 _ => 1,
@@ -181,6 +188,7 @@ impl Generator<'_> {
                 let element = self.least_size(element);
                 dimensions.iter().fold(element, |size, count| size.saturating_mul(u64::from(*count)))
             }
+            Type::Named(_) if self.is_type_code(ty) => 4,
             Type::Named(id) => self.facts.get(id).map_or(8, |facts| facts.least),
             _ => 1,
         }
@@ -232,7 +240,6 @@ impl Generator<'_> {
     /// Why a type has no form in Rust yet.
     pub(super) fn unsupported_type(&self, ty: &Type) -> Option<&'static str> {
         match ty {
-            Type::Basic(Basic::Any) => Some("`any`"),
             Type::Basic(Basic::ValueBase) => Some("`ValueBase`"),
             Type::Fixed(..) | Type::FixedConstant => Some("`fixed`"),
             Type::Map(..) => Some("a map"),

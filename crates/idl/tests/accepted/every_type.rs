@@ -9,7 +9,9 @@ pub mod every_type {
         Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
         read_reference, write_reference,
     };
-    use corelane::{LongDouble, ObjectRef, Octets, Reference, Servant, SystemException};
+    use corelane::{
+        Any, LongDouble, ObjectRef, Octets, Reference, Servant, SystemException, TypeCode,
+    };
 
     pub const LIMIT: i32 = 16;
     pub const BIG: u64 = 18446744073709551615;
@@ -49,25 +51,49 @@ pub mod every_type {
         }
     }
 
+    corelane::describe! { pub static COLOUR_TYPE for Colour = enumeration("IDL:corelane.test/EveryType/Colour:1.0", "Colour", &[
+        enumerator("red"),
+        enumerator("green"),
+        enumerator("deep_blue"),
+    ]) }
+
     pub const FAVOURITE: Colour = Colour::Green;
     pub type Longs = Vec<i32>;
+    corelane::describe! { pub static LONGS_TYPE = alias("IDL:corelane.test/EveryType/Longs:1.0", "Longs", &sequence(LONG, 0)) }
     pub type Blob = Octets;
+    corelane::describe! { pub static BLOB_TYPE = alias("IDL:corelane.test/EveryType/Blob:1.0", "Blob", &sequence(OCTET, 0)) }
     pub type Key = Octets;
+    corelane::describe! { pub static KEY_TYPE = alias("IDL:corelane.test/EveryType/Key:1.0", "Key", &sequence(OCTET, 16)) }
     pub type Names = Vec<String>;
+    corelane::describe! { pub static NAMES_TYPE = alias("IDL:corelane.test/EveryType/Names:1.0", "Names", &sequence(STRING, 0)) }
     pub type WideNames = Vec<String>;
+    corelane::describe! { pub static WIDE_NAMES_TYPE = alias("IDL:corelane.test/EveryType/WideNames:1.0", "WideNames", &sequence(&wstring(8), 4)) }
     pub type Flags = Vec<bool>;
+    corelane::describe! { pub static FLAGS_TYPE = alias("IDL:corelane.test/EveryType/Flags:1.0", "Flags", &sequence(BOOLEAN, 0)) }
     pub type Letters = Vec<char>;
+    corelane::describe! { pub static LETTERS_TYPE = alias("IDL:corelane.test/EveryType/Letters:1.0", "Letters", &sequence(CHAR, 0)) }
     pub type Colours = Vec<Colour>;
+    corelane::describe! { pub static COLOURS_TYPE = alias("IDL:corelane.test/EveryType/Colours:1.0", "Colours", &sequence(&COLOUR_TYPE, 3)) }
     pub type ShortText = String;
+    corelane::describe! { pub static SHORT_TEXT_TYPE = alias("IDL:corelane.test/EveryType/ShortText:1.0", "ShortText", &string(10)) }
     pub type Wide = String;
+    corelane::describe! { pub static WIDE_TYPE = alias("IDL:corelane.test/EveryType/Wide:1.0", "Wide", WSTRING) }
     pub type Matrix = [[i32; 3]; 2];
+    corelane::describe! { pub static MATRIX_TYPE = alias("IDL:corelane.test/EveryType/Matrix:1.0", "Matrix", &array(&array(LONG, 3), 2)) }
     pub type Lines = [String; 2];
+    corelane::describe! { pub static LINES_TYPE = alias("IDL:corelane.test/EveryType/Lines:1.0", "Lines", &array(STRING, 2)) }
     pub type Code = [char; 4];
+    corelane::describe! { pub static CODE_TYPE = alias("IDL:corelane.test/EveryType/Code:1.0", "Code", &array(CHAR, 4)) }
     pub type Page = Box<[u8; 4096]>;
+    corelane::describe! { pub static PAGE_TYPE = alias("IDL:corelane.test/EveryType/Page:1.0", "Page", &array(OCTET, 4096)) }
     pub type Book = Box<[String; 300]>;
+    corelane::describe! { pub static BOOK_TYPE = alias("IDL:corelane.test/EveryType/Book:1.0", "Book", &array(STRING, 300)) }
     pub type BigCode = Box<[char; 2000]>;
+    corelane::describe! { pub static BIG_CODE_TYPE = alias("IDL:corelane.test/EveryType/BigCode:1.0", "BigCode", &array(WCHAR, 2000)) }
     pub type Precise = LongDouble;
+    corelane::describe! { pub static PRECISE_TYPE = alias("IDL:corelane.test/EveryType/Precise:1.0", "Precise", LONG_DOUBLE) }
     pub type PreciseSeq = Vec<Precise>;
+    corelane::describe! { pub static PRECISE_SEQ_TYPE = alias("IDL:corelane.test/EveryType/PreciseSeq:1.0", "PreciseSeq", &sequence(&PRECISE_TYPE, 0)) }
 
     /// A point.
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,8 +123,16 @@ pub mod every_type {
         }
     }
 
+    corelane::describe! { pub static POINT_TYPE for Point = structure("IDL:corelane.test/EveryType/Point:1.0", "Point", &[
+        member("x", DOUBLE),
+        member("y", DOUBLE),
+        member("z", DOUBLE),
+    ]) }
+
     pub type Path = Vec<Point>;
+    corelane::describe! { pub static PATH_TYPE = alias("IDL:corelane.test/EveryType/Path:1.0", "Path", &sequence(&POINT_TYPE, 0)) }
     pub type Paths = Vec<Path>;
+    corelane::describe! { pub static PATHS_TYPE = alias("IDL:corelane.test/EveryType/Paths:1.0", "Paths", &sequence(&PATH_TYPE, 2)) }
 
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Plain {
@@ -169,6 +203,24 @@ pub mod every_type {
             })
         }
     }
+
+    corelane::describe! { pub static PLAIN_TYPE for Plain = structure("IDL:corelane.test/EveryType/Plain:1.0", "Plain", &[
+        member("s", SHORT),
+        member("us", USHORT),
+        member("l", LONG),
+        member("ul", ULONG),
+        member("ll", LONG_LONG),
+        member("ull", ULONG_LONG),
+        member("f", FLOAT),
+        member("d", DOUBLE),
+        member("c", CHAR),
+        member("b", BOOLEAN),
+        member("o", OCTET),
+        member("c1", &COLOUR_TYPE),
+        member("m", &MATRIX_TYPE),
+        member("c2", &CODE_TYPE),
+        member("p", &POINT_TYPE),
+    ]) }
 
     #[derive(Clone, Debug, PartialEq)]
     pub struct Variable {
@@ -320,7 +372,32 @@ pub mod every_type {
         }
     }
 
+    corelane::describe! { pub static VARIABLE_TYPE for Variable = structure("IDL:corelane.test/EveryType/Variable:1.0", "Variable", &[
+        member("type", STRING),
+        member("self", WSTRING),
+        member("bounded", &SHORT_TEXT_TYPE),
+        member("a_blob", &BLOB_TYPE),
+        member("a_key", &KEY_TYPE),
+        member("a_names", &NAMES_TYPE),
+        member("wide_names", &WIDE_NAMES_TYPE),
+        member("a_flags", &FLAGS_TYPE),
+        member("a_letters", &LETTERS_TYPE),
+        member("a_colours", &COLOURS_TYPE),
+        member("a_lines", &LINES_TYPE),
+        member("a_page", &PAGE_TYPE),
+        member("a_book", &BOOK_TYPE),
+        member("big_code", &BIG_CODE_TYPE),
+        member("w", WCHAR),
+        member("a_precise", &PRECISE_TYPE),
+        member("several", &PRECISE_SEQ_TYPE),
+        member("nested", &sequence(&sequence(WCHAR, 0), 0)),
+        member("any_object", OBJECT),
+        member("objects", &sequence(OBJECT, 2)),
+        member("a_paths", &PATHS_TYPE),
+    ]) }
+
     pub type Trees = Vec<Tree>;
+    corelane::describe! { pub static TREES_TYPE = alias("IDL:corelane.test/EveryType/Trees:1.0", "Trees", &sequence(&TREE_TYPE, 0)) }
 
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub struct Tree {
@@ -343,6 +420,11 @@ pub mod every_type {
             })
         }
     }
+
+    corelane::describe! { pub static TREE_TYPE for Tree = structure("IDL:corelane.test/EveryType/Tree:1.0", "Tree", &[
+        member("value", LONG),
+        member("children", &TREES_TYPE),
+    ]) }
 
     #[derive(Clone, Debug, PartialEq)]
     pub enum Shape {
@@ -404,6 +486,12 @@ pub mod every_type {
         }
     }
 
+    corelane::describe! { pub static SHAPE_TYPE for Shape = union("IDL:corelane.test/EveryType/Shape:1.0", "Shape", &COLOUR_TYPE, -1, &[
+        arm(0, "a_point", &POINT_TYPE),
+        arm(1, "name", STRING),
+        arm(2, "list", &sequence(WSTRING, 0)),
+    ]) }
+
     #[derive(Clone, Debug, PartialEq)]
     pub enum Number {
         Small(i32, i32),
@@ -459,6 +547,14 @@ pub mod every_type {
         }
     }
 
+    corelane::describe! { pub static NUMBER_TYPE for Number = union("IDL:corelane.test/EveryType/Number:1.0", "Number", LONG, 4, &[
+        arm(1, "small", LONG),
+        arm(2, "small", LONG),
+        arm(-3, "small", LONG),
+        arm(4, "large", DOUBLE),
+        member("other", &BLOB_TYPE),
+    ]) }
+
     #[derive(Clone, Debug, PartialEq)]
     pub enum Maybe {
         Value(Variable),
@@ -505,6 +601,10 @@ pub mod every_type {
             }
         }
     }
+
+    corelane::describe! { pub static MAYBE_TYPE for Maybe = union("IDL:corelane.test/EveryType/Maybe:1.0", "Maybe", BOOLEAN, -1, &[
+        arm(1, "value", &VARIABLE_TYPE),
+    ]) }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Letter {
@@ -560,6 +660,12 @@ pub mod every_type {
         }
     }
 
+    corelane::describe! { pub static LETTER_TYPE for Letter = union("IDL:corelane.test/EveryType/Letter:1.0", "Letter", CHAR, -1, &[
+        arm(97, "first", OCTET),
+        arm(39, "first", OCTET),
+        arm(122, "last", &letter::KIND_TYPE),
+    ]) }
+
     /// What belongs to `Letter`.
     pub mod letter {
         use corelane::mapping::{Cdr, CdrError, Decoder, Encoder};
@@ -586,7 +692,94 @@ pub mod every_type {
                 }
             }
         }
+
+        corelane::describe! { pub static KIND_TYPE for Kind = enumeration("IDL:corelane.test/EveryType/Letter/Kind:1.0", "Kind", &[
+            enumerator("one"),
+            enumerator("two"),
+        ]) }
     }
+
+    /// A value of any type.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Described {
+        pub value: Any,
+        pub r#type: TypeCode,
+        pub more: Vec<Any>,
+        pub pair: [Any; 2],
+    }
+
+    impl Cdr for Described {
+        const MIN_SIZE: usize = 20;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            Cdr::encode(&self.value, e)?;
+            Cdr::encode(&self.r#type, e)?;
+            Cdr::encode(&self.more, e)?;
+            Cdr::encode(&self.pair, e)
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                value: Cdr::decode(d)?,
+                r#type: Cdr::decode(d)?,
+                more: Cdr::decode(d)?,
+                pair: Cdr::decode(d)?,
+            })
+        }
+    }
+
+    corelane::describe! { pub static DESCRIBED_TYPE for Described = structure("IDL:corelane.test/EveryType/Described:1.0", "Described", &[
+        member("value", ANY),
+        member("type", TYPE_CODE),
+        member("more", &sequence(ANY, 0)),
+        member("pair", &array(ANY, 2)),
+    ]) }
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub enum Perhaps {
+        Value(Any),
+        Type(TypeCode),
+    }
+
+    impl Perhaps {
+        /// The value that chooses the member.
+        pub fn discriminator(&self) -> bool {
+            match self {
+                Self::Value(_) => true,
+                Self::Type(_) => false,
+            }
+        }
+    }
+
+    impl Cdr for Perhaps {
+        const MIN_SIZE: usize = 1;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            e.write_bool(self.discriminator());
+            match self {
+                Self::Value(value) => {
+                    Cdr::encode(value, e)?;
+                }
+                Self::Type(value) => {
+                    Cdr::encode(value, e)?;
+                }
+            }
+            Ok(())
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            let discriminator = d.read_bool()?;
+            match discriminator {
+                true => Ok(Self::Value(Cdr::decode(d)?)),
+                false => Ok(Self::Type(Cdr::decode(d)?)),
+            }
+        }
+    }
+
+    corelane::describe! { pub static PERHAPS_TYPE for Perhaps = union("IDL:corelane.test/EveryType/Perhaps:1.0", "Perhaps", BOOLEAN, -1, &[
+        arm(1, "value", ANY),
+        arm(0, "type", TYPE_CODE),
+    ]) }
 
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub struct Empty;
@@ -604,6 +797,8 @@ pub mod every_type {
     }
 
     corelane::user_exception! { Empty = "IDL:corelane.test/EveryType/Empty:1.0" }
+
+    corelane::describe! { pub static EMPTY_TYPE for exception Empty = exception("IDL:corelane.test/EveryType/Empty:1.0", "Empty", &[]) }
 
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub struct Failed {
@@ -629,6 +824,11 @@ pub mod every_type {
 
     corelane::user_exception! { Failed = "IDL:corelane.test/EveryType/Failed:1.0" }
 
+    corelane::describe! { pub static FAILED_TYPE for exception Failed = exception("IDL:corelane.test/EveryType/Failed:1.0", "Failed", &[
+        member("code", LONG),
+        member("why", STRING),
+    ]) }
+
     /// Every position of every type.
     pub trait Probe: Base + Second {
         fn level(&self) -> Result<i32, SystemException>;
@@ -641,6 +841,12 @@ pub mod every_type {
         fn cube_longs(&self, a: &[i32]) -> Result<Longs, SystemException>;
         fn echo(&self, s: &str) -> Result<String, SystemException>;
         fn me(&self, p: Option<&ProbeRef>) -> Result<Option<ProbeRef>, SystemException>;
+        fn pass_any(&self, i: &Any, io: &Any) -> Result<(Any, Any, TypeCode), SystemException>;
+        fn pass_type(
+            &self,
+            i: &TypeCode,
+            io: &Described,
+        ) -> Result<(TypeCode, Described), SystemException>;
         fn fail(&self, code: i32) -> Result<(), probe::FailError>;
         fn fail_more(&self, code: i32) -> Result<(i32, String), probe::FailMoreError>;
         fn note(&self, n: i32) -> Result<(), SystemException>;
@@ -870,6 +1076,47 @@ pub mod every_type {
             }
             let mut reply = this.invoke(&OPERATION, &|e| write_reference(e, p))?;
             reply.read(read_reference)
+        }
+
+        pub fn pass_any(&self, i: &Any, io: &Any) -> Result<(Any, Any, TypeCode), SystemException> {
+            static OPERATION: Operation = Operation::new("pass_any");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_any(i, io);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                Cdr::encode(i, e)?;
+                Cdr::encode(io, e)
+            })?;
+            reply.read(|d| {
+                let result: Any = Cdr::decode(d)?;
+                let io: Any = Cdr::decode(d)?;
+                let o: TypeCode = Cdr::decode(d)?;
+                Ok((result, io, o))
+            })
+        }
+
+        pub fn pass_type(
+            &self,
+            i: &TypeCode,
+            io: &Described,
+        ) -> Result<(TypeCode, Described), SystemException> {
+            static OPERATION: Operation = Operation::new("pass_type");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Probe + 'static)| servant.pass_type(i, io);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                Cdr::encode(i, e)?;
+                Cdr::encode(io, e)
+            })?;
+            reply.read(|d| {
+                let result: TypeCode = Cdr::decode(d)?;
+                let io: Described = Cdr::decode(d)?;
+                Ok((result, io))
+            })
         }
 
         pub fn fail(&self, code: i32) -> Result<(), probe::FailError> {
@@ -1333,14 +1580,24 @@ pub mod every_type {
                     Ok(())
                 }
                 1 => {
-                    let d = call.arguments();
-                    let p: Option<ProbeRef> = read_reference(d)?;
-                    let result = servant.me(p.as_ref())?;
+                    let result = servant.level()?;
                     let e = call.reply();
-                    write_reference(e, result.as_ref())?;
+                    e.write_i32(result);
                     Ok(())
                 }
                 2 => {
+                    let d = call.arguments();
+                    let i: Paths = {
+                        let len = d.read_len_bounded(4, 2)?;
+                        Cdr::decode_many(len, d)?
+                    };
+                    let result = servant.pass_paths(&i)?;
+                    let e = call.reply();
+                    e.write_len_bounded(result.len(), 2)?;
+                    Cdr::encode_all(&result, e)?;
+                    Ok(())
+                }
+                3 => {
                     let d = call.arguments();
                     let c: Colour = Cdr::decode(d)?;
                     let s: probe::State = Cdr::decode(d)?;
@@ -1353,7 +1610,69 @@ pub mod every_type {
                     Cdr::encode(&result, e)?;
                     Ok(())
                 }
-                3 => {
+                4 => {
+                    let d = call.arguments();
+                    let p: Option<ProbeRef> = read_reference(d)?;
+                    let result = servant.me(p.as_ref())?;
+                    let e = call.reply();
+                    write_reference(e, result.as_ref())?;
+                    Ok(())
+                }
+                5 => {
+                    let d = call.arguments();
+                    let len = d.read_len(1)?;
+                    let f = d.read_slice_with(len, |d| d.read_bool())?;
+                    let len = d.read_len(1)?;
+                    let l = d.read_slice_with(len, |d| d.read_char())?;
+                    let len = d.read_len_bounded(4, 3)?;
+                    let c = d.read_slice_with(len, <Colour as Cdr>::decode)?;
+                    let result = servant.pass_flags(f, l, c)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Ok(())
+                }
+                6 => {
+                    let d = call.arguments();
+                    let level = d.read_i32()?;
+                    servant.set_level(level)?;
+                    Ok(())
+                }
+                7 => {
+                    let d = call.arguments();
+                    let i: Any = Cdr::decode(d)?;
+                    let io: Any = Cdr::decode(d)?;
+                    let (result, io_, o) = servant.pass_any(&i, &io)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&io_, e)?;
+                    Cdr::encode(&o, e)?;
+                    Ok(())
+                }
+                8 => {
+                    let d = call.arguments();
+                    let i: Plain = Cdr::decode(d)?;
+                    let io: Plain = Cdr::decode(d)?;
+                    let (result, io_, o) = servant.pass_plain(&i, &io)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&io_, e)?;
+                    Cdr::encode(&o, e)?;
+                    Ok(())
+                }
+                9 => {
+                    let d = call.arguments();
+                    let the_first_parameter = d.read_u64()?;
+                    let the_second_parameter = d.read_str()?;
+                    let result = Probe::a_long_name_to_make_lines_break(
+                        servant,
+                        the_first_parameter,
+                        the_second_parameter,
+                    )?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Ok(())
+                }
+                10 => {
                     let d = call.arguments();
                     let code = d.read_i32()?;
                     let outcome = servant.fail_more(code);
@@ -1366,73 +1685,26 @@ pub mod every_type {
                     e.write_str(&text)?;
                     Ok(())
                 }
-                4 => {
-                    let result = servant.level()?;
-                    let e = call.reply();
-                    e.write_i32(result);
-                    Ok(())
-                }
-                5 => {
+                11 => {
                     let d = call.arguments();
-                    let i: Paths = {
-                        let len = d.read_len_bounded(4, 2)?;
-                        Cdr::decode_many(len, d)?
-                    };
-                    let result = servant.pass_paths(&i)?;
-                    let e = call.reply();
-                    e.write_len_bounded(result.len(), 2)?;
-                    Cdr::encode_all(&result, e)?;
-                    Ok(())
-                }
-                6 => {
-                    let result = servant.r#type()?;
-                    let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Ok(())
-                }
-                7 => {
-                    let d = call.arguments();
-                    let level = d.read_i32()?;
-                    servant.set_level(level)?;
-                    Ok(())
-                }
-                8 => {
-                    let d = call.arguments();
-                    let t: Tree = Cdr::decode(d)?;
-                    let ts: Trees = Cdr::decode(d)?;
-                    let result = servant.pass_tree(&t, &ts)?;
-                    let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Ok(())
-                }
-                9 => {
-                    let d = call.arguments();
-                    let len = d.read_len(4)?;
-                    let a = d.read_slice::<i32>(len)?;
-                    let result = servant.cube_longs(a)?;
-                    let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Ok(())
-                }
-                10 => {
-                    let d = call.arguments();
-                    let i: Plain = Cdr::decode(d)?;
-                    let io: Plain = Cdr::decode(d)?;
-                    let (result, io_, o) = servant.pass_plain(&i, &io)?;
+                    let len = d.read_len(24)?;
+                    let i = d.read_slice_with(len, <Point as Cdr>::decode)?;
+                    let len = d.read_len(24)?;
+                    let io = d.read_slice_with(len, <Point as Cdr>::decode)?;
+                    let (result, io_) = servant.pass_path(i, io)?;
                     let e = call.reply();
                     Cdr::encode(&result, e)?;
                     Cdr::encode(&io_, e)?;
-                    Cdr::encode(&o, e)?;
                     Ok(())
                 }
-                11 => {
+                12 => {
                     let d = call.arguments();
                     let len = d.read_len(4)?;
                     let r#type = d.read_slice_with(len, |d| d.read_str())?;
                     servant.set_type(r#type)?;
                     Ok(())
                 }
-                12 => {
+                13 => {
                     let d = call.arguments();
                     let i = d.read_octets()?;
                     let len = d.read_len_bounded(1, 16)?;
@@ -1446,28 +1718,21 @@ pub mod every_type {
                     e.write_raw(&o);
                     Ok(())
                 }
-                13 => {
-                    let d = call.arguments();
-                    let o = d.read_u8()?;
-                    let result = servant.cube_octet(o)?;
-                    let e = call.reply();
-                    e.write_u8(result);
-                    Ok(())
-                }
                 14 => {
                     let d = call.arguments();
-                    let len = d.read_len(1)?;
-                    let f = d.read_slice_with(len, |d| d.read_bool())?;
-                    let len = d.read_len(1)?;
-                    let l = d.read_slice_with(len, |d| d.read_char())?;
-                    let len = d.read_len_bounded(4, 3)?;
-                    let c = d.read_slice_with(len, <Colour as Cdr>::decode)?;
-                    let result = servant.pass_flags(f, l, c)?;
+                    let code = d.read_i32()?;
+                    if let Err(error) = servant.fail(code) {
+                        return error.raise(call);
+                    }
+                    Ok(())
+                }
+                15 => {
+                    let result = servant.r#type()?;
                     let e = call.reply();
                     Cdr::encode(&result, e)?;
                     Ok(())
                 }
-                15 => {
+                16 => {
                     let d = call.arguments();
                     let i: Variable = Cdr::decode(d)?;
                     let io: Variable = Cdr::decode(d)?;
@@ -1482,7 +1747,7 @@ pub mod every_type {
                     Cdr::encode(&o, e)?;
                     Ok(())
                 }
-                16 => {
+                17 => {
                     let d = call.arguments();
                     let w = d.read_wstr()?;
                     let c = d.read_wchar()?;
@@ -1493,13 +1758,26 @@ pub mod every_type {
                     e.write_wstr(&result)?;
                     Ok(())
                 }
-                17 => {
+                18 => {
                     let d = call.arguments();
-                    let n = d.read_i32()?;
-                    servant.note(n)?;
+                    let t: Tree = Cdr::decode(d)?;
+                    let ts: Trees = Cdr::decode(d)?;
+                    let result = servant.pass_tree(&t, &ts)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
                     Ok(())
                 }
-                18 => {
+                19 => {
+                    let d = call.arguments();
+                    let i: TypeCode = Cdr::decode(d)?;
+                    let io: Described = Cdr::decode(d)?;
+                    let (result, io_) = servant.pass_type(&i, &io)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&io_, e)?;
+                    Ok(())
+                }
+                20 => {
                     let d = call.arguments();
                     let i: Shape = Cdr::decode(d)?;
                     let io: Number = Cdr::decode(d)?;
@@ -1510,27 +1788,15 @@ pub mod every_type {
                     Cdr::encode(&o, e)?;
                     Ok(())
                 }
-                19 => {
-                    let d = call.arguments();
-                    let len = d.read_len(24)?;
-                    let i = d.read_slice_with(len, <Point as Cdr>::decode)?;
-                    let len = d.read_len(24)?;
-                    let io = d.read_slice_with(len, <Point as Cdr>::decode)?;
-                    let (result, io_) = servant.pass_path(i, io)?;
-                    let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&io_, e)?;
-                    Ok(())
-                }
-                20 => {
-                    let d = call.arguments();
-                    let code = d.read_i32()?;
-                    if let Err(error) = servant.fail(code) {
-                        return error.raise(call);
-                    }
-                    Ok(())
-                }
                 21 => {
+                    let d = call.arguments();
+                    let o = d.read_u8()?;
+                    let result = servant.cube_octet(o)?;
+                    let e = call.reply();
+                    e.write_u8(result);
+                    Ok(())
+                }
+                22 => {
                     let d = call.arguments();
                     let m: Matrix = Cdr::decode(d)?;
                     let p: Page = Cdr::decode(d)?;
@@ -1558,7 +1824,13 @@ pub mod every_type {
                     Cdr::encode(&l_, e)?;
                     Ok(())
                 }
-                22 => {
+                23 => {
+                    let d = call.arguments();
+                    let n = d.read_i32()?;
+                    servant.note(n)?;
+                    Ok(())
+                }
+                24 => {
                     let d = call.arguments();
                     let p: Precise = Cdr::decode(d)?;
                     let len = d.read_len(16)?;
@@ -1568,7 +1840,7 @@ pub mod every_type {
                     Cdr::encode(&result, e)?;
                     Ok(())
                 }
-                23 => {
+                25 => {
                     let d = call.arguments();
                     let o: Option<ObjectRef> = read_reference(d)?;
                     let ps: Probes = {
@@ -1589,20 +1861,16 @@ pub mod every_type {
                     }
                     Ok(())
                 }
-                24 => {
+                26 => {
                     let d = call.arguments();
-                    let the_first_parameter = d.read_u64()?;
-                    let the_second_parameter = d.read_str()?;
-                    let result = Probe::a_long_name_to_make_lines_break(
-                        servant,
-                        the_first_parameter,
-                        the_second_parameter,
-                    )?;
+                    let len = d.read_len(4)?;
+                    let a = d.read_slice::<i32>(len)?;
+                    let result = servant.cube_longs(a)?;
                     let e = call.reply();
                     Cdr::encode(&result, e)?;
                     Ok(())
                 }
-                25 => {
+                27 => {
                     let d = call.arguments();
                     let len = d.read_len(4)?;
                     let i = d.read_slice_with(len, |d| d.read_str())?;
@@ -1639,65 +1907,69 @@ pub mod every_type {
                 "fail_more",
                 "echo",
                 "pass_matrix",
-                "pass_paths",
-                "_set_level",
+                "_get_type",
+                "pass_any",
+                "pass_precise",
                 "note",
                 "fail",
-                "_get_name",
-                "pass_precise",
-                "_get_type",
-                "nothing",
+                "pass_colour",
                 "_get_level",
-                "cube_longs",
+                "pass_path",
+                "pass_plain",
+                "pass_tree",
+                "cube_octet",
                 "_set_type",
                 "pass_blob",
-                "pass_variable",
-                "pass_path",
-                "wide",
-                "cube_octet",
-                "pass_plain",
-                "pass_shape",
-                "pass_flags",
-                "a_long_name_to_make_lines_break",
-                "pass_colour",
+                "pass_type",
                 "pass_object",
+                "_set_level",
+                "wide",
                 "get_second",
-                "pass_tree",
                 "me",
+                "pass_shape",
+                "a_long_name_to_make_lines_break",
+                "_get_name",
+                "nothing",
+                "pass_flags",
+                "cube_longs",
+                "pass_paths",
+                "pass_variable",
                 "pass_names",
             ];
-            const DISPLACEMENTS: &[u16] = &[5, 0, 132, 70, 66, 78, 1, 44];
+            const DISPLACEMENTS: &[u16] = &[76, 6, 35, 32, 3, 202, 1, 367];
             static OPERATIONS: OperationTable = OperationTable::new(0, DISPLACEMENTS, NAMES);
             match OPERATIONS.find(operation) {
-                Some(0) => Self::call(&*self.0, 3, call),
+                Some(0) => Self::call(&*self.0, 10, call),
                 Some(1) => Self::call(&*self.0, 0, call),
-                Some(2) => Self::call(&*self.0, 21, call),
-                Some(3) => Self::call(&*self.0, 5, call),
+                Some(2) => Self::call(&*self.0, 22, call),
+                Some(3) => Self::call(&*self.0, 15, call),
                 Some(4) => Self::call(&*self.0, 7, call),
-                Some(5) => Self::call(&*self.0, 17, call),
-                Some(6) => Self::call(&*self.0, 20, call),
-                Some(7) => BaseSkeleton::call(&*self.0, 1, call),
-                Some(8) => Self::call(&*self.0, 22, call),
-                Some(9) => Self::call(&*self.0, 6, call),
-                Some(10) => BaseSkeleton::call(&*self.0, 0, call),
-                Some(11) => Self::call(&*self.0, 4, call),
-                Some(12) => Self::call(&*self.0, 9, call),
-                Some(13) => Self::call(&*self.0, 11, call),
+                Some(5) => Self::call(&*self.0, 24, call),
+                Some(6) => Self::call(&*self.0, 23, call),
+                Some(7) => Self::call(&*self.0, 14, call),
+                Some(8) => Self::call(&*self.0, 3, call),
+                Some(9) => Self::call(&*self.0, 1, call),
+                Some(10) => Self::call(&*self.0, 11, call),
+                Some(11) => Self::call(&*self.0, 8, call),
+                Some(12) => Self::call(&*self.0, 18, call),
+                Some(13) => Self::call(&*self.0, 21, call),
                 Some(14) => Self::call(&*self.0, 12, call),
-                Some(15) => Self::call(&*self.0, 15, call),
+                Some(15) => Self::call(&*self.0, 13, call),
                 Some(16) => Self::call(&*self.0, 19, call),
-                Some(17) => Self::call(&*self.0, 16, call),
-                Some(18) => Self::call(&*self.0, 13, call),
-                Some(19) => Self::call(&*self.0, 10, call),
-                Some(20) => Self::call(&*self.0, 18, call),
-                Some(21) => Self::call(&*self.0, 14, call),
-                Some(22) => Self::call(&*self.0, 24, call),
-                Some(23) => Self::call(&*self.0, 2, call),
-                Some(24) => Self::call(&*self.0, 23, call),
-                Some(25) => SecondSkeleton::call(&*self.0, 0, call),
-                Some(26) => Self::call(&*self.0, 8, call),
-                Some(27) => Self::call(&*self.0, 1, call),
-                Some(28) => Self::call(&*self.0, 25, call),
+                Some(17) => Self::call(&*self.0, 25, call),
+                Some(18) => Self::call(&*self.0, 6, call),
+                Some(19) => Self::call(&*self.0, 17, call),
+                Some(20) => SecondSkeleton::call(&*self.0, 0, call),
+                Some(21) => Self::call(&*self.0, 4, call),
+                Some(22) => Self::call(&*self.0, 20, call),
+                Some(23) => Self::call(&*self.0, 9, call),
+                Some(24) => BaseSkeleton::call(&*self.0, 1, call),
+                Some(25) => BaseSkeleton::call(&*self.0, 0, call),
+                Some(26) => Self::call(&*self.0, 5, call),
+                Some(27) => Self::call(&*self.0, 26, call),
+                Some(28) => Self::call(&*self.0, 2, call),
+                Some(29) => Self::call(&*self.0, 16, call),
+                Some(30) => Self::call(&*self.0, 27, call),
                 _ => Err(SystemException::bad_operation()),
             }
         }
@@ -1715,6 +1987,8 @@ pub mod every_type {
             }
         }
     }
+
+    corelane::describe! { pub static PROBE_TYPE for reference ProbeRef = interface("IDL:corelane.test/EveryType/Probe:1.0", "Probe") }
 
     /// What belongs to `Probe`.
     pub mod probe {
@@ -1743,6 +2017,11 @@ pub mod every_type {
             }
         }
 
+        corelane::describe! { pub static STATE_TYPE for State = enumeration("IDL:corelane.test/EveryType/Probe/State:1.0", "State", &[
+            enumerator("on"),
+            enumerator("off"),
+        ]) }
+
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub struct Inner {
             pub now: State,
@@ -1761,6 +2040,10 @@ pub mod every_type {
                 })
             }
         }
+
+        corelane::describe! { pub static INNER_TYPE for Inner = structure("IDL:corelane.test/EveryType/Probe/Inner:1.0", "Inner", &[
+            member("now", &STATE_TYPE),
+        ]) }
 
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub struct Inside {
@@ -1783,6 +2066,10 @@ pub mod every_type {
 
         corelane::user_exception! { Inside = "IDL:corelane.test/EveryType/Probe/Inside:1.0" }
 
+        corelane::describe! { pub static INSIDE_TYPE for exception Inside = exception("IDL:corelane.test/EveryType/Probe/Inside:1.0", "Inside", &[
+            member("now", &STATE_TYPE),
+        ]) }
+
         pub const DEPTH: i16 = 3;
 
         corelane::raises! {
@@ -1803,7 +2090,9 @@ pub mod every_type {
     }
 
     pub type AliasRef = ProbeRef;
+    corelane::describe! { pub static ALIAS_TYPE = alias("IDL:corelane.test/EveryType/Alias:1.0", "Alias", &PROBE_TYPE) }
     pub type Probes = Vec<Option<ProbeRef>>;
+    corelane::describe! { pub static PROBES_TYPE = alias("IDL:corelane.test/EveryType/Probes:1.0", "Probes", &sequence(&PROBE_TYPE, 0)) }
 
     pub trait Base: Send + Sync + 'static {
         /// Does nothing.
@@ -1923,6 +2212,8 @@ pub mod every_type {
         }
     }
 
+    corelane::describe! { pub static BASE_TYPE for reference BaseRef = interface("IDL:corelane.test/EveryType/Base:1.0", "Base") }
+
     pub trait Second: Send + Sync + 'static {
         fn get_second(&self, e: i32, d: &str) -> Result<(i32, i32, String), SystemException>;
 
@@ -2034,6 +2325,8 @@ pub mod every_type {
         }
     }
 
+    corelane::describe! { pub static SECOND_TYPE for reference SecondRef = interface("IDL:corelane.test/EveryType/Second:1.0", "Second") }
+
     pub trait Empty2: Send + Sync + 'static {
         /// A servant that runs these operations, to be activated.
         fn servant(self) -> Servant
@@ -2092,4 +2385,6 @@ pub mod every_type {
             }
         }
     }
+
+    corelane::describe! { pub static EMPTY2_TYPE for reference Empty2Ref = interface("IDL:corelane.test/EveryType/Empty2:1.0", "Empty2") }
 }

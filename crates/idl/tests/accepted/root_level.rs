@@ -115,10 +115,17 @@ impl corelane::mapping::Skeleton for EchoSkeleton {
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
 #[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+corelane::describe! { pub static ECHO_TYPE for reference EchoRef = interface("IDL:Echo:1.0", "Echo") }
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 pub const ANSWER: i32 = 42;
 #[allow(dead_code, missing_docs, unreachable_pub)]
 #[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 pub type Lines = Vec<String>;
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+corelane::describe! { pub static LINES_TYPE = alias("IDL:Lines:1.0", "Lines", &sequence(STRING, 0)) }
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
 #[allow(unused_qualifications, clippy::all, clippy::pedantic)]
@@ -147,6 +154,12 @@ impl corelane::mapping::Cdr for Option_ {
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
 #[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+corelane::describe! { pub static OPTION_TYPE for Option_ = structure("IDL:Option:1.0", "Option", &[
+    member("result", LONG),
+]) }
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Err_ {
     pub lines_seen: Lines,
@@ -170,6 +183,12 @@ impl corelane::mapping::Cdr for Err_ {
 }
 
 corelane::user_exception! { Err_ = "IDL:Err:1.0" }
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+corelane::describe! { pub static ERR_TYPE for exception Err_ = exception("IDL:Err:1.0", "Err", &[
+    member("lines_seen", &LINES_TYPE),
+]) }
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
 #[allow(unused_qualifications, clippy::all, clippy::pedantic)]
@@ -332,6 +351,10 @@ impl corelane::mapping::Skeleton for ResultSkeleton {
         }
     }
 }
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+corelane::describe! { pub static RESULT_TYPE for reference ResultRef = interface("IDL:Result:1.0", "Result") }
 
 /// What belongs to `Result`.
 #[allow(dead_code, missing_docs, unreachable_pub)]

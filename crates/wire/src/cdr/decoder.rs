@@ -516,11 +516,21 @@ impl<'m> Decoder<'m> {
     /// Those of [`read_len`](Decoder::read_len).
     pub fn read_octets_owned(&mut self) -> Result<Octets, CdrError> {
         let octets = self.read_octets()?;
+        Ok(self.keep(octets))
+    }
+
+    /// Octets of this message to keep: as a part of the owner if there is one and they are large, else a copy.
+    pub(crate) fn keep(&self, octets: &[u8]) -> Octets {
         let shared = match self.owner {
             Some(owner) if octets.len() >= BORROW_THRESHOLD => owner.share(octets),
             _ => None,
         };
-        Ok(shared.unwrap_or_else(|| Octets::copy_from(octets)))
+        shared.unwrap_or_else(|| Octets::copy_from(octets))
+    }
+
+    /// Whether the message was put together from GIOP 1.1 fragments, so that alignment begins anew within it.
+    pub(crate) fn is_fragmented(&self) -> bool {
+        !self.more.breaks.is_empty()
     }
 
     fn raw_numbers<T: Primitive>(&mut self, len: usize) -> Result<&'m [u8], CdrError> {

@@ -55,6 +55,16 @@ pub enum CdrError {
     NoScratch,
     /// The first octets of the value have a type that is not supported here.
     Unsupported,
+    /// A TypeCode of a kind that does not exist, or with parameters that its kind cannot have.
+    BadType,
+    /// An indirection to something that was not there before, or not whole.
+    BadIndirection,
+    /// A TypeCode with a member of a type that members cannot have.
+    IllegitimateMember,
+    /// A TypeCode of which a part was announced and never given.
+    IncompleteType,
+    /// A value that is not of the type it is said to have.
+    NotOfType,
 }
 
 impl CdrError {
@@ -71,7 +81,7 @@ impl CdrError {
     }
 
     fn exception(self) -> (SystemExceptionKind, u32) {
-        use SystemExceptionKind::{BadParam, DataConversion, Internal, InvObjref, Marshal};
+        use SystemExceptionKind::{BadParam, BadTypecode, DataConversion, Internal, InvObjref, Marshal};
         let own = minor::CORELANE | u32::from(self as u8);
         match self {
             CdrError::NotInCodeSet => (DataConversion, minor::data_conversion::CHARACTER_NOT_IN_CODE_SET),
@@ -82,6 +92,9 @@ impl CdrError {
             CdrError::NoWideSetInReference => (InvObjref, minor::inv_objref::CODE_SET_COMPONENT_REQUIRED),
             CdrError::LocalObject => (Marshal, minor::marshal::LOCAL_OBJECT),
             CdrError::NoScratch => (Internal, own),
+            CdrError::IllegitimateMember => (BadTypecode, minor::bad_typecode::ILLEGITIMATE_MEMBER),
+            CdrError::IncompleteType => (BadTypecode, minor::bad_typecode::INCOMPLETE),
+            CdrError::NotOfType => (BadParam, own),
             _ => (Marshal, own),
         }
     }
@@ -112,6 +125,11 @@ impl CdrError {
             CdrError::LocalObject => "a local object cannot be sent",
             CdrError::NoScratch => "a borrowed value needs conversion and there is no arena",
             CdrError::Unsupported => "a type that is not supported here",
+            CdrError::BadType => "a TypeCode is malformed",
+            CdrError::BadIndirection => "an indirection leads to nothing that was there before",
+            CdrError::IllegitimateMember => "a TypeCode has a member of a type that members cannot have",
+            CdrError::IncompleteType => "a recursive TypeCode is not complete",
+            CdrError::NotOfType => "a value is not of its type",
         }
     }
 }

@@ -317,7 +317,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// The code units of a wstring as octets, without mark and terminator, and their order.
-    fn wide_octets(&mut self, bound: u32) -> Result<(&'m [u8], Endian), CdrError> {
+    pub(crate) fn wide_octets(&mut self, bound: u32) -> Result<(&'m [u8], Endian), CdrError> {
         self.check_wide()?;
         let len = self.read_u32()?;
         if len > self.limits().string_length {

@@ -1,0 +1,196 @@
+//! Descriptions of types, out of which TypeCodes are made: statics beside the types, without code.
+
+use super::Generator;
+use super::names::is_reference;
+use super::writer::Writer;
+use crate::ast::{Basic, Flavor, ValueFlavor};
+use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Model, Type, Union, Value};
+
+/// Whether a definition has a TypeCode.
+pub(super) fn is_described(model: &Model, id: DefinitionId) -> bool {
+    let kind = &model.get(id).kind;
+    matches!(kind, Kind::Struct(_) | Kind::Exception(_) | Kind::Union(_) | Kind::Enum(_) | Kind::Typedef(_))
+        || matches!(kind, Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_) | Kind::Native)
+}
+
+impl Generator<'_> {
+    /// The description of a type, if it has one.
+    pub(super) fn describe(&mut self, id: DefinitionId, out: &mut Writer) {
+        let Some(name) = self.names.description.get(&id).cloned() else { return };
+        let kind = &self.model().get(id).kind;
+        let head = format!("{:?}, {:?}", self.repository_id(id), self.text(self.model().get(id).name));
+        let own = match kind {
+            Kind::Interface(_) if is_reference(self.model(), id) => {
+                let reference = self.names.reference.get(&id).cloned().unwrap_or_default();
+                format!(" for reference {reference}")
+            }
+            Kind::Exception(_) => format!(" for exception {}", self.name(id)),
+            Kind::Struct(_) | Kind::Union(_) | Kind::Enum(_) => format!(" for {}", self.name(id)),
+            _ => String::new(),
+        };
+        let (call, members) = match kind {
+            Kind::Struct(structure) => (format!("structure({head}, &["), self.members_described(&structure.members)),
+            Kind::Exception(structure) => (format!("exception({head}, &["), self.members_described(&structure.members)),
+            Kind::Union(union) => self.union_described(&head, union),
+            Kind::Enum(enumerators) => {
+                let name = |id: &DefinitionId| format!("enumerator({:?})", self.text(self.model().get(*id).name));
+                (format!("enumeration({head}, &["), enumerators.iter().map(name).collect())
+            }
+            Kind::Value(value) => self.value_described(&head, value),
+            Kind::Typedef(ty) => (format!("alias({head}, {})", self.described(ty)), Vec::new()),
+            Kind::ValueBox(ty) => (format!("value_box({head}, {})", self.described(ty)), Vec::new()),
+            Kind::Interface(interface) => {
+                let call = match interface.flavor {
+                    Flavor::Remote => "interface",
+                    Flavor::Local => "local_interface",
+                    Flavor::Abstract => "abstract_interface",
+                };
+                (format!("{call}({head})"), Vec::new())
+            }
+            Kind::Native => (format!("native({head})"), Vec::new()),
+            _ => return,
+        };
+        if !matches!(kind, Kind::Typedef(_)) {
+            out.gap();
+        }
+        self.attributes(out);
+        let open = format!("corelane::describe! {{ pub static {name}{own} = {call}");
+        if members.is_empty() {
+            let end = if call.ends_with('[') { "])" } else { "" };
+            return out.line(&format!("{open}{end} }}"));
+        }
+        out.open(&open);
+        for member in members {
+            out.line(&format!("{member},"));
+        }
+        out.close("]) }");
+    }
+
+    fn members_described(&mut self, members: &[Member]) -> Vec<String> {
+        let describe = |member: &Member| {
+            let ty = self.described(&member.ty);
+            format!("member({:?}, {ty})", self.text(member.name))
+        };
+        members.iter().map(describe).collect()
+    }
+
+    fn union_described(&mut self, head: &str, union: &Union) -> (String, Vec<String>) {
+        let discriminator = self.described(&union.discriminator);
+        let (mut arms, mut default) = (Vec::new(), -1);
+        for Arm { labels, default: is_default, member } in &union.arms {
+            let name = self.text(member.name);
+            let ty = self.described(&member.ty);
+            arms.extend(labels.iter().map(|label| format!("arm({}, {name:?}, {ty})", self.label_number(label))));
+            if *is_default {
+                default = i64::try_from(arms.len()).unwrap_or(-1);
+                arms.push(format!("member({name:?}, {ty})"));
+            }
+        }
+        (format!("union({head}, {discriminator}, {default}, &["), arms)
+    }
+
+    fn label_number(&self, label: &ConstantValue) -> i128 {
+        match label {
+            ConstantValue::Integer(number) => *number,
+            ConstantValue::Character(character) => u32::from(*character).into(),
+            ConstantValue::Boolean(value) => (*value).into(),
+            ConstantValue::Enumerator(id) => match self.model().get(*id).kind {
+                Kind::Enumerator(_, number) => number.into(),
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+
+    fn value_described(&mut self, head: &str, value: &Value) -> (String, Vec<String>) {
+        let modifier = match value.flavor {
+            ValueFlavor::Custom => 1,
+            ValueFlavor::Abstract => 2,
+            ValueFlavor::Plain => {
+                if value.truncatable {
+                    3
+                } else {
+                    0
+                }
+            }
+        };
+        let concrete = value.bases.iter().find(|base| match &self.model().get(**base).kind {
+            Kind::Value(base) => base.flavor != ValueFlavor::Abstract,
+            _ => false,
+        });
+        let base = match concrete {
+            Some(base) => format!("Some({})", self.described(&Type::Named(*base))),
+            None => "None".to_owned(),
+        };
+        let describe = |(member, public): &(Member, bool)| {
+            let ty = self.described(&member.ty);
+            format!("{}({:?}, {ty})", if *public { "public" } else { "private" }, self.text(member.name))
+        };
+        let state = value.state.iter().map(describe).collect();
+        (format!("value({head}, {modifier}, {base}, &["), state)
+    }
+
+    /// An expression for the description of a type, as a reference.
+    fn described(&mut self, ty: &Type) -> String {
+        let bound = |bound: &Option<u32>| bound.unwrap_or(0);
+        match ty {
+            Type::Basic(basic) => basic_described(*basic).to_owned(),
+            Type::String(false, None) => "STRING".to_owned(),
+            Type::String(true, None) => "WSTRING".to_owned(),
+            Type::String(wide, length) => {
+                format!("&{}string({})", if *wide { "w" } else { "" }, bound(length))
+            }
+            Type::Fixed(digits, scale) => format!("&fixed({digits}, {scale})"),
+            Type::Sequence(element, length) => format!("&sequence({}, {})", self.described(element), bound(length)),
+            Type::Array(element, dimensions) => {
+                let mut text = self.described(element);
+                for length in dimensions.iter().rev() {
+                    text = format!("&array({text}, {length})");
+                }
+                text
+            }
+            Type::Named(id) => match self.names.description.get(id) {
+                Some(name) => {
+                    let mut path = self.module_path(*id);
+                    path.push(name.clone());
+                    format!("&{}", self.relative(&path))
+                }
+                None => match self.model().resolved(ty).clone() {
+                    Type::Named(_) if self.is_type_code(ty) => "TYPE_CODE".to_owned(),
+                    Type::Named(_) => "NULL".to_owned(),
+                    resolved => self.described(&resolved),
+                },
+            },
+            Type::Map(..) | Type::FixedConstant | Type::Faulty => "NULL".to_owned(),
+        }
+    }
+
+    /// Whether a type is `CORBA::TypeCode`.
+    pub(super) fn is_type_code(&self, ty: &Type) -> bool {
+        let id = self.model().resolved_definition(ty);
+        id.is_some_and(|id| self.is_built_in(id) && self.text(self.model().get(id).name) == "TypeCode")
+    }
+}
+
+fn basic_described(basic: Basic) -> &'static str {
+    match basic {
+        Basic::Void => "VOID",
+        Basic::Short => "SHORT",
+        Basic::UShort => "USHORT",
+        Basic::Long => "LONG",
+        Basic::ULong => "ULONG",
+        Basic::LongLong => "LONG_LONG",
+        Basic::ULongLong => "ULONG_LONG",
+        // There are no TypeCodes for integers of one octet.
+        Basic::Int8 | Basic::UInt8 | Basic::Octet => "OCTET",
+        Basic::Float => "FLOAT",
+        Basic::Double => "DOUBLE",
+        Basic::LongDouble => "LONG_DOUBLE",
+        Basic::Char => "CHAR",
+        Basic::WChar => "WCHAR",
+        Basic::Boolean => "BOOLEAN",
+        Basic::Any => "ANY",
+        Basic::Object => "OBJECT",
+        Basic::ValueBase => "VALUE_BASE",
+    }
+}

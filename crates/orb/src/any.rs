@@ -1,0 +1,422 @@
+//! `any`: a value of any type, with its type.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+pub use corelane_wire::Value;
+pub use corelane_wire::typecode::{Kind, TypeCode, TypeCodeError};
+use corelane_wire::{AnyValue, Cdr, CdrError, Decoder, Encoder, Octets};
+
+use crate::exception::{Completion, SystemException, SystemExceptionKind};
+use crate::long_double::LongDouble;
+use crate::object::{ObjectRef, Reference, read_reference, write_reference};
+use crate::orb::Core;
+
+/// A value of any type, with its type (CORBA 3.0.3 section 4.11; IDL `any`).
+///
+/// A value is put in by its Rust type and taken out by its Rust type. What came from elsewhere is kept octet for octet until
+/// somebody looks, also where this program does not know the type.
+///
+/// ```
+/// use corelane::{Any, TypeCode};
+/// let any = Any::new(&vec!["a".to_owned(), "b".to_owned()])?;
+/// assert_eq!(any.type_code().to_string(), "sequence<string>");
+/// assert_eq!(any.extract::<Vec<String>>()?, ["a", "b"]);
+/// assert!(any.extract::<i32>().is_err());
+/// # Ok::<(), corelane::SystemException>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Any {
+    value: AnyValue,
+    /// The ORB of the references in the value, if any came from one.
+    core: Option<Arc<Core>>,
+}
+
+impl Any {
+    /// An `any` of type null: nothing in it.
+    #[must_use]
+    pub fn null() -> Any {
+        Any::default()
+    }
+
+    /// A value with the type that its Rust type stands for.
+    ///
+    /// # Errors
+    /// What marshalling the value raises: NUL in a string, a discriminator that does not choose its member.
+    pub fn new<T: Typed>(value: &T) -> Result<Any, SystemException> {
+        Any::write(&T::type_code(), value)
+    }
+
+    /// A value with a type that says more than its Rust type: an alias, a bound, `wstring` or `wchar`.
+    ///
+    /// ```
+    /// use corelane::{Any, TypeCode};
+    /// let any = Any::with_type(&TypeCode::wstring(8), &"wide".to_owned())?;
+    /// assert_eq!(any.extract::<String>()?, "wide");
+    /// # Ok::<(), corelane::SystemException>(())
+    /// ```
+    ///
+    /// # Errors
+    /// BAD_PARAM where the Rust type does not stand for that type, and those of [`new`](Any::new).
+    pub fn with_type<T: Typed>(type_code: &TypeCode, value: &T) -> Result<Any, SystemException> {
+        if !T::stands_for(type_code) {
+            return Err(mismatch(SystemExceptionKind::BadParam, &T::type_code(), type_code));
+        }
+        Any::write(type_code, value)
+    }
+
+    fn write<T: Typed>(type_code: &TypeCode, value: &T) -> Result<Any, SystemException> {
+        let outer = NOTED.replace(Some(None));
+        let written = AnyValue::write(type_code, |e| value.write(e, type_code));
+        let core = NOTED.replace(outer).flatten();
+        if let Some(core) = &core {
+            note(core);
+        }
+        Ok(Any { value: written?, core })
+    }
+
+    /// A value as a tree, with its type.
+    ///
+    /// # Errors
+    /// BAD_PARAM where the tree is no value of the type.
+    pub fn from_value(type_code: &TypeCode, value: &Value) -> Result<Any, SystemException> {
+        Ok(Any { value: AnyValue::from_value(type_code, value)?, core: None })
+    }
+
+    /// The type.
+    #[must_use]
+    pub fn type_code(&self) -> &TypeCode {
+        self.value.type_code()
+    }
+
+    /// Whether [`extract`](Any::extract) can take out a `T`.
+    #[must_use]
+    pub fn is<T: Typed>(&self) -> bool {
+        T::stands_for(self.type_code())
+    }
+
+    /// Takes the value out, if it is of a type that `T` stands for; aliases are looked through.
+    ///
+    /// # Errors
+    /// BAD_OPERATION where it is of another type.
+    pub fn extract<T: Typed>(&self) -> Result<T, SystemException> {
+        if !self.is::<T>() {
+            return Err(mismatch(SystemExceptionKind::BadOperation, &T::type_code(), self.type_code()));
+        }
+        let mut d = self.value.decoder();
+        if let Some(core) = &self.core {
+            d = d.with_env(core);
+        }
+        Ok(T::read(&mut d, self.type_code())?)
+    }
+
+    /// The value as a tree: for programs that do not know the type.
+    ///
+    /// # Errors
+    /// IMP_LIMIT or MARSHAL for a value with more than 2^20 parts.
+    pub fn value(&self) -> Result<Value, SystemException> {
+        Ok(self.value.value()?)
+    }
+
+    /// The same value with an equivalent type.
+    ///
+    /// # Errors
+    /// BAD_PARAM if the type is not equivalent.
+    pub fn retyped(&self, type_code: &TypeCode) -> Result<Any, SystemException> {
+        Ok(Any { value: self.value.clone().with_type(type_code)?, core: self.core.clone() })
+    }
+}
+
+#[cold]
+fn mismatch(kind: SystemExceptionKind, wanted: &TypeCode, found: &TypeCode) -> SystemException {
+    SystemException::new(kind, 0, Completion::No).because(format!("{wanted} does not stand for {found}"))
+}
+
+thread_local! {
+    /// While this thread writes a value into an `any`: the ORB of the last reference in it.
+    static NOTED: RefCell<Option<Option<Arc<Core>>>> = const { RefCell::new(None) };
+}
+
+/// Remembers the ORB of a reference that is written: in an `any` there are only its octets, and whoever takes it out will
+/// call it.
+pub(crate) fn note(core: &Arc<Core>) {
+    NOTED.with_borrow_mut(|noted| {
+        if let Some(noted) = noted {
+            *noted = Some(Arc::clone(core));
+        }
+    });
+}
+
+/// Compares types and values, whatever form they came in.
+impl PartialEq for Any {
+    fn eq(&self, other: &Any) -> bool {
+        self.value == other.value
+    }
+}
+
+impl fmt::Debug for Any {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.value, f)
+    }
+}
+
+impl Cdr for Any {
+    const MIN_SIZE: usize = AnyValue::MIN_SIZE;
+
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        if let Some(core) = &self.core {
+            note(core);
+        }
+        self.value.encode(e)
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<Any, CdrError> {
+        Ok(Any { value: AnyValue::decode(d)?, core: crate::object::core_of(d).cloned() })
+    }
+}
+
+/// A Rust type that stands for types of IDL, so that its values go into an [`Any`] and come out of one.
+///
+/// Numbers, `bool`, `char`, `String`, vectors, arrays, references and [`Any`] itself are such types; generated code adds
+/// structures, unions, enumerations, exceptions and references.
+pub trait Typed: Sized {
+    /// The type that it stands for where nothing more is known: unbounded and narrow.
+    fn type_code() -> TypeCode;
+
+    /// Whether it stands for a type: that of [`type_code`](Typed::type_code), aliases, bounds and the width of text aside.
+    #[must_use]
+    fn stands_for(type_code: &TypeCode) -> bool {
+        type_code.equivalent(&Self::type_code())
+    }
+
+    /// Writes a value as one of a type that it stands for.
+    ///
+    /// # Errors
+    /// Where the value has no form in that type.
+    fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError>;
+
+    /// Reads a value of a type that it stands for.
+    ///
+    /// # Errors
+    /// For octets that are no such value.
+    fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Self, CdrError>;
+}
+
+macro_rules! by_cdr {
+    ($($rust:ty => $type_code:expr,)*) => {$(
+        impl Typed for $rust {
+            fn type_code() -> TypeCode {
+                $type_code
+            }
+
+            fn write(&self, e: &mut Encoder<'_>, _: &TypeCode) -> Result<(), CdrError> {
+                self.encode(e)
+            }
+
+            fn read(d: &mut Decoder<'_>, _: &TypeCode) -> Result<Self, CdrError> {
+                Cdr::decode(d)
+            }
+        }
+    )*};
+}
+
+by_cdr! {
+    bool => TypeCode::BOOLEAN,
+    u8 => TypeCode::OCTET,
+    i8 => TypeCode::OCTET,
+    i16 => TypeCode::SHORT,
+    u16 => TypeCode::USHORT,
+    i32 => TypeCode::LONG,
+    u32 => TypeCode::ULONG,
+    i64 => TypeCode::LONG_LONG,
+    u64 => TypeCode::ULONG_LONG,
+    f32 => TypeCode::FLOAT,
+    f64 => TypeCode::DOUBLE,
+    LongDouble => TypeCode::LONG_DOUBLE,
+    Any => TypeCode::ANY,
+    TypeCode => TypeCode::TYPE_CODE,
+}
+
+/// The bound of a string or sequence.
+fn bound(type_code: &TypeCode) -> u32 {
+    type_code.length().filter(|length| *length > 0).unwrap_or(u32::MAX)
+}
+
+impl Typed for char {
+    fn type_code() -> TypeCode {
+        TypeCode::CHAR
+    }
+
+    fn stands_for(type_code: &TypeCode) -> bool {
+        matches!(type_code.resolved().kind(), Kind::Char | Kind::WChar)
+    }
+
+    fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
+        if type_code.resolved().kind() == Kind::WChar { e.write_wchar(*self) } else { e.write_char(*self) }
+    }
+
+    fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<char, CdrError> {
+        if type_code.resolved().kind() == Kind::WChar { d.read_wchar() } else { d.read_char() }
+    }
+}
+
+impl Typed for String {
+    fn type_code() -> TypeCode {
+        TypeCode::STRING
+    }
+
+    fn stands_for(type_code: &TypeCode) -> bool {
+        matches!(type_code.resolved().kind(), Kind::String | Kind::WString)
+    }
+
+    fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
+        let resolved = type_code.resolved();
+        match resolved.kind() {
+            Kind::WString => e.write_bounded_wstr(self, bound(&resolved)),
+            _ => e.write_bounded_str(self, bound(&resolved)),
+        }
+    }
+
+    fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<String, CdrError> {
+        let resolved = type_code.resolved();
+        match resolved.kind() {
+            Kind::WString => d.read_bounded_wstring(bound(&resolved)),
+            _ => d.read_bounded_string(bound(&resolved)),
+        }
+    }
+}
+
+/// Whether a type is a sequence or an array of a length, of elements that `T` stands for.
+fn holds<T: Typed>(type_code: &TypeCode, kind: Kind, length: Option<usize>) -> bool {
+    let resolved = type_code.resolved();
+    let fits = length.is_none_or(|length| resolved.length().is_some_and(|found| found as usize == length));
+    resolved.kind() == kind && fits && resolved.content_type().is_some_and(|element| T::stands_for(&element))
+}
+
+fn element(type_code: &TypeCode) -> Result<TypeCode, CdrError> {
+    type_code.resolved().content_type().ok_or(CdrError::NotOfType)
+}
+
+impl<T: Typed> Typed for Vec<T> {
+    fn type_code() -> TypeCode {
+        // Whatever has values can be an element.
+        TypeCode::sequence(T::type_code(), 0).unwrap_or(TypeCode::NULL)
+    }
+
+    fn stands_for(type_code: &TypeCode) -> bool {
+        holds::<T>(type_code, Kind::Sequence, None)
+    }
+
+    fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
+        let element = element(type_code)?;
+        e.write_len_bounded(self.len(), bound(&type_code.resolved()))?;
+        self.iter().try_for_each(|value| value.write(e, &element))
+    }
+
+    fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<T>, CdrError> {
+        let element = element(type_code)?;
+        let len = d.read_len_bounded(1, bound(&type_code.resolved()))?;
+        d.nested(|d| {
+            let mut list = Vec::with_capacity(len.min(1024));
+            for _ in 0..len {
+                list.push(T::read(d, &element)?);
+            }
+            Ok(list)
+        })
+    }
+}
+
+impl Typed for Octets {
+    fn type_code() -> TypeCode {
+        TypeCode::sequence(TypeCode::OCTET, 0).unwrap_or(TypeCode::NULL)
+    }
+
+    fn stands_for(type_code: &TypeCode) -> bool {
+        holds::<u8>(type_code, Kind::Sequence, None)
+    }
+
+    fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
+        if self.len() > bound(&type_code.resolved()) as usize {
+            return Err(CdrError::SequenceOverBound);
+        }
+        self.encode(e)
+    }
+
+    fn read(d: &mut Decoder<'_>, _: &TypeCode) -> Result<Octets, CdrError> {
+        d.read_octets_owned()
+    }
+}
+
+impl<T: Typed, const N: usize> Typed for [T; N] {
+    fn type_code() -> TypeCode {
+        TypeCode::array(T::type_code(), u32::try_from(N).unwrap_or(u32::MAX)).unwrap_or(TypeCode::NULL)
+    }
+
+    fn stands_for(type_code: &TypeCode) -> bool {
+        holds::<T>(type_code, Kind::Array, Some(N))
+    }
+
+    fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
+        let element = element(type_code)?;
+        self.iter().try_for_each(|value| value.write(e, &element))
+    }
+
+    fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<[T; N], CdrError> {
+        let element = element(type_code)?;
+        let list = (0..N).map(|_| T::read(d, &element)).collect::<Result<Vec<T>, _>>()?;
+        list.try_into().map_err(|_| CdrError::Truncated)
+    }
+}
+
+impl<T: Typed, const N: usize> Typed for Box<[T; N]> {
+    fn type_code() -> TypeCode {
+        <[T; N]>::type_code()
+    }
+
+    fn stands_for(type_code: &TypeCode) -> bool {
+        <[T; N]>::stands_for(type_code)
+    }
+
+    fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
+        (**self).write(e, type_code)
+    }
+
+    fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Box<[T; N]>, CdrError> {
+        let element = element(type_code)?;
+        let list = (0..N).map(|_| T::read(d, &element)).collect::<Result<Vec<T>, _>>()?;
+        list.into_boxed_slice().try_into().map_err(|_| CdrError::Truncated)
+    }
+}
+
+/// A typed reference whose interface has a TypeCode. Generated code implements it.
+pub trait TypedReference: Reference {
+    /// The TypeCode of the interface.
+    fn interface_type() -> TypeCode;
+}
+
+impl TypedReference for ObjectRef {
+    fn interface_type() -> TypeCode {
+        TypeCode::OBJECT
+    }
+}
+
+/// Nil is `None`. An `Option<ObjectRef>` stands for every interface.
+impl<R: TypedReference> Typed for Option<R> {
+    fn type_code() -> TypeCode {
+        R::interface_type()
+    }
+
+    fn stands_for(type_code: &TypeCode) -> bool {
+        let object = R::REPOSITORY_ID == ObjectRef::REPOSITORY_ID && type_code.resolved().kind() == Kind::ObjRef;
+        object || type_code.equivalent(&R::interface_type())
+    }
+
+    fn write(&self, e: &mut Encoder<'_>, _: &TypeCode) -> Result<(), CdrError> {
+        write_reference(e, self.as_ref())
+    }
+
+    fn read(d: &mut Decoder<'_>, _: &TypeCode) -> Result<Option<R>, CdrError> {
+        read_reference(d)
+    }
+}

@@ -1,0 +1,88 @@
+//! How generated code says what its types are, so that they go into an `Any`. Without the feature `any` it says nothing.
+
+/// For generated code: the description of a type, and what makes its values go into an `Any`.
+///
+/// - `describe! { pub static POINT_TYPE for Point = structure(...) }` for what has a CDR form;
+/// - `... for exception Failed = exception(...)`: its repository id goes in front of its members;
+/// - `... for reference ProbeRef = interface(...)`;
+/// - without `for`, for an alias.
+#[cfg(feature = "any")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! describe {
+    ($(#[$attribute:meta])* pub static $name:ident = $description:expr) => {
+        $(#[$attribute])*
+        pub static $name: $crate::mapping::Description = {
+            #[allow(unused_imports)]
+            use $crate::mapping::description::*;
+            $description
+        };
+    };
+    ($(#[$attribute:meta])* pub static $name:ident for reference $reference:ident = $description:expr) => {
+        $crate::describe! { $(#[$attribute])* pub static $name = $description }
+
+        impl $crate::mapping::TypedReference for $reference {
+            fn interface_type() -> $crate::TypeCode {
+                $crate::TypeCode::described(&$name)
+            }
+        }
+    };
+    ($(#[$attribute:meta])* pub static $name:ident for exception $exception:ident = $description:expr) => {
+        $crate::describe! { $(#[$attribute])* pub static $name = $description }
+
+        impl $crate::Typed for $exception {
+            fn type_code() -> $crate::TypeCode {
+                $crate::TypeCode::described(&$name)
+            }
+
+            fn write(
+                &self,
+                e: &mut $crate::mapping::Encoder<'_>,
+                _: &$crate::TypeCode,
+            ) -> ::std::result::Result<(), $crate::CdrError> {
+                e.write_latin1_str(<$exception as $crate::UserException>::REPOSITORY_ID)?;
+                $crate::Cdr::encode(self, e)
+            }
+
+            fn read(
+                d: &mut $crate::mapping::Decoder<'_>,
+                _: &$crate::TypeCode,
+            ) -> ::std::result::Result<Self, $crate::CdrError> {
+                d.read_str_octets()?;
+                $crate::Cdr::decode(d)
+            }
+        }
+    };
+    ($(#[$attribute:meta])* pub static $name:ident for $type:ident = $description:expr) => {
+        $crate::describe! { $(#[$attribute])* pub static $name = $description }
+
+        impl $crate::Typed for $type {
+            fn type_code() -> $crate::TypeCode {
+                $crate::TypeCode::described(&$name)
+            }
+
+            fn write(
+                &self,
+                e: &mut $crate::mapping::Encoder<'_>,
+                _: &$crate::TypeCode,
+            ) -> ::std::result::Result<(), $crate::CdrError> {
+                $crate::Cdr::encode(self, e)
+            }
+
+            fn read(
+                d: &mut $crate::mapping::Decoder<'_>,
+                _: &$crate::TypeCode,
+            ) -> ::std::result::Result<Self, $crate::CdrError> {
+                $crate::Cdr::decode(d)
+            }
+        }
+    };
+}
+
+/// For generated code: nothing, in a program without `Any`.
+#[cfg(not(feature = "any"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! describe {
+    ($($description:tt)*) => {};
+}

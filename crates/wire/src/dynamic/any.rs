@@ -1,0 +1,241 @@
+//! `any`: a value with its type.
+
+use super::{Value, transfer};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets};
+use crate::codeset::{CharSet, CodeSets};
+use crate::giop::Version;
+use crate::limits::Limits;
+use crate::typecode::{Kind, TypeCode, View};
+
+/// An `any`: a TypeCode and a value in the form in which it came or was written.
+///
+/// ```
+/// use corelane_wire::{AnyValue, TypeCode};
+/// let any = AnyValue::write(&TypeCode::LONG, |e| { e.write_i32(42); Ok(()) })?;
+/// assert_eq!(any.read(|d| d.read_i32())?, 42);
+/// # Ok::<(), corelane_wire::CdrError>(())
+/// ```
+#[derive(Clone)]
+pub struct AnyValue {
+    type_code: TypeCode,
+    /// The value, from a multiple of 8 of the message on, so that it is aligned as it was.
+    octets: Octets,
+    /// Where the value begins in the octets, less than 8.
+    start: u8,
+    endian: Endian,
+    version: Version,
+    code_sets: CodeSets,
+}
+
+/// Lengths were compared with the limits of the connection when the value came.
+static KEPT: Limits = Limits { string_length: u32::MAX, sequence_length: u32::MAX, ..Limits::DEFAULT };
+
+impl AnyValue {
+    /// An `any` of type null, without a value.
+    #[must_use]
+    pub fn null() -> AnyValue {
+        AnyValue::of(TypeCode::NULL, Octets::new(), Form::LOCAL)
+    }
+
+    fn of(type_code: TypeCode, octets: Octets, form: Form) -> AnyValue {
+        let Form { start, endian, version, code_sets } = form;
+        AnyValue { type_code, octets, start, endian, version, code_sets }
+    }
+
+    /// A value that `write` writes; it may be asked twice. That it is of the type is not looked at.
+    ///
+    /// # Errors
+    /// Those of `write`: text with characters that neither UTF-8 nor, where there are single ones, ISO 8859-1 has.
+    pub fn write(
+        type_code: &TypeCode,
+        mut write: impl FnMut(&mut Encoder<'_>) -> Result<(), CdrError>,
+    ) -> Result<AnyValue, CdrError> {
+        let mut attempt = |code_sets: CodeSets| {
+            let mut e = Encoder::new();
+            e.set_code_sets(code_sets);
+            write(&mut e)?;
+            let octets = Octets::from(e.contiguous().map_or_else(|| e.to_vec(), <[u8]>::to_vec));
+            Ok(AnyValue::of(type_code.clone(), octets, Form { code_sets, ..Form::LOCAL }))
+        };
+        // A char beyond ASCII is one octet in ISO 8859-1 alone, which has no others: no connection can have both.
+        match attempt(CodeSets::UTF8_UTF16) {
+            Err(CdrError::NotInCodeSet) => attempt(CodeSets::LATIN1_UTF16),
+            result => result,
+        }
+    }
+
+    /// A value of any type.
+    ///
+    /// # Errors
+    /// [`CdrError::NotOfType`], and whatever else a value cannot be written for.
+    pub fn from_value(type_code: &TypeCode, value: &Value) -> Result<AnyValue, CdrError> {
+        AnyValue::write(type_code, |e| value.encode(type_code, e))
+    }
+
+    /// The type.
+    #[must_use]
+    pub fn type_code(&self) -> &TypeCode {
+        &self.type_code
+    }
+
+    /// The same value with an equivalent type, such as an alias.
+    ///
+    /// # Errors
+    /// [`CdrError::NotOfType`] if it is not equivalent.
+    pub fn with_type(mut self, type_code: &TypeCode) -> Result<AnyValue, CdrError> {
+        if !self.type_code.equivalent(type_code) {
+            return Err(CdrError::NotOfType);
+        }
+        self.type_code = type_code.clone();
+        Ok(self)
+    }
+
+    /// Reads the value with `read`, which knows its type.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn read<T>(&self, read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>) -> Result<T, CdrError> {
+        read(&mut self.decoder())
+    }
+
+    /// A decoder at the value.
+    #[must_use]
+    pub fn decoder(&self) -> Decoder<'_> {
+        Decoder::new(&self.octets, self.endian)
+            .at(usize::from(self.start))
+            .with_version(self.version)
+            .with_code_sets(self.code_sets)
+            .with_owner(&self.octets)
+            .with_limits(&KEPT)
+    }
+
+    /// The value as a tree.
+    ///
+    /// # Errors
+    /// [`CdrError::OverLimit`] for more parts than a tree may have.
+    pub fn value(&self) -> Result<Value, CdrError> {
+        Value::decode(&self.type_code, &mut self.decoder())
+    }
+
+    /// Whether the value is of type `to`, or differs from one only in its bounds and in the width of its text, which the types
+    /// of Rust do not tell.
+    #[must_use]
+    pub fn conforms(&self, to: &TypeCode) -> bool {
+        conforms(self.type_code.view(), to.view())
+    }
+
+    /// Reads an `any` with a type that was read before.
+    fn decode_value(type_code: TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
+        let view = type_code.view();
+        if d.is_fragmented() {
+            // Values are aligned anew in each fragment of GIOP 1.1.
+            return AnyValue::write(&type_code, |e| transfer(view, d, Some(e)));
+        }
+        let at = d.position();
+        transfer(view, d, None)?;
+        let from = at - at % 8;
+        let octets = d.bytes().get(from..d.position()).unwrap_or_default();
+        let start = u8::try_from(at % 8).unwrap_or_default();
+        let form = Form { start, endian: d.endian(), version: d.version(), code_sets: d.code_sets() };
+        let octets = d.keep(octets);
+        Ok(AnyValue::of(type_code, octets, form))
+    }
+
+    /// Whether the octets can go into `e` as they are.
+    fn fits(&self, e: &Encoder<'_>) -> bool {
+        (self.endian, self.version, self.code_sets) == (e.endian(), e.version(), e.code_sets())
+            && e.position() % 8 == usize::from(self.start)
+    }
+
+    fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        if self.fits(e) {
+            e.write_raw(self.octets.get(usize::from(self.start)..).unwrap_or_default());
+            return Ok(());
+        }
+        transfer(self.type_code.view(), &mut self.decoder(), Some(e))
+    }
+
+    /// The value in one form, whatever it came in: for comparisons.
+    fn normal(&self) -> Option<Vec<u8>> {
+        [CodeSets::UTF8_UTF16, CodeSets::LATIN1_UTF16].into_iter().find_map(|code_sets| {
+            let mut e = Encoder::new();
+            e.set_code_sets(code_sets);
+            transfer(self.type_code.view(), &mut self.decoder(), Some(&mut e)).ok()?;
+            let mut octets = e.to_vec();
+            octets.push(u8::from(code_sets.char == CharSet::Utf8));
+            Some(octets)
+        })
+    }
+}
+
+/// How the octets of a value are to be read.
+struct Form {
+    start: u8,
+    endian: Endian,
+    version: Version,
+    code_sets: CodeSets,
+}
+
+impl Form {
+    const LOCAL: Form =
+        Form { start: 0, endian: Endian::NATIVE, version: Version::GIOP_1_2, code_sets: CodeSets::UTF8_UTF16 };
+}
+
+fn conforms(from: View<'_>, to: View<'_>) -> bool {
+    let (mut from, mut to) = (from.resolved(), to.resolved());
+    // A type of a message can be a sequence of itself.
+    for _ in 0..Limits::DEFAULT.nesting {
+        let lengths = match (from.kind(), to.kind()) {
+            (Kind::String | Kind::WString, Kind::String | Kind::WString) => return true,
+            (Kind::Char | Kind::WChar, Kind::Char | Kind::WChar) => return true,
+            (Kind::Sequence, Kind::Sequence) => true,
+            (Kind::Array, Kind::Array) => from.length() == to.length(),
+            _ => return from.to_type_code().equivalent(&to.to_type_code()),
+        };
+        match (from.content(), to.content()) {
+            (Some(a), Some(b)) if lengths => (from, to) = (a.resolved(), b.resolved()),
+            _ => return false,
+        }
+    }
+    false
+}
+
+impl Cdr for AnyValue {
+    const MIN_SIZE: usize = 4;
+
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        self.type_code.encode(e)?;
+        self.encode_value(e)
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
+        d.nested(|d| {
+            let type_code = TypeCode::decode(d)?;
+            AnyValue::decode_value(type_code, d)
+        })
+    }
+}
+
+impl Default for AnyValue {
+    fn default() -> AnyValue {
+        AnyValue::null()
+    }
+}
+
+/// Equal types and equal values, whatever their byte order.
+impl PartialEq for AnyValue {
+    fn eq(&self, other: &AnyValue) -> bool {
+        self.type_code == other.type_code && self.normal() == other.normal()
+    }
+}
+
+impl std::fmt::Debug for AnyValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut tuple = f.debug_struct("AnyValue");
+        tuple.field("type", &format_args!("{}", self.type_code));
+        match self.value() {
+            Ok(value) => tuple.field("value", &value).finish(),
+            Err(_) => tuple.field("octets", &self.octets.len()).finish(),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! A value as a tree.
+
+use super::{AnyValue, Arms};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Octets};
+use crate::ior::Ior;
+use crate::typecode::{Kind, TypeCode, View, read_label, write_label};
+
+/// A value of any type, apart from its type: names are in the TypeCode.
+///
+/// ```
+/// use corelane_wire::{AnyValue, TypeCode, Value};
+/// let point = TypeCode::structure("IDL:Point:1.0", "Point", [("x", TypeCode::LONG), ("y", TypeCode::LONG)]).unwrap();
+/// let any = AnyValue::from_value(&point, &Value::Struct(vec![Value::Long(1), Value::Long(2)]))?;
+/// assert_eq!(any.value()?, Value::Struct(vec![Value::Long(1), Value::Long(2)]));
+/// # Ok::<(), corelane_wire::CdrError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Null or void: nothing.
+    Null,
+    /// `boolean`.
+    Boolean(bool),
+    /// `octet`.
+    Octet(u8),
+    /// `short`.
+    Short(i16),
+    /// `unsigned short`.
+    UShort(u16),
+    /// `long`.
+    Long(i32),
+    /// `unsigned long`.
+    ULong(u32),
+    /// `long long`.
+    LongLong(i64),
+    /// `unsigned long long`.
+    ULongLong(u64),
+    /// `float`.
+    Float(f32),
+    /// `double`.
+    Double(f64),
+    /// `long double`: an IEEE quad, its most significant octet first.
+    LongDouble([u8; 16]),
+    /// `char`.
+    Char(char),
+    /// `wchar`.
+    WChar(char),
+    /// `string`.
+    String(String),
+    /// `wstring`.
+    WString(String),
+    /// `fixed`, times ten to the power of its scale.
+    Fixed(i128),
+    /// The number of an enumerator.
+    Enum(u32),
+    /// `CORBA::TypeCode`.
+    TypeCode(TypeCode),
+    /// `any`.
+    Any(Box<AnyValue>),
+    /// An object reference, nil is [`Ior::NIL`].
+    Object(Ior),
+    /// The members of a structure or exception.
+    Struct(Vec<Value>),
+    /// A union.
+    Union(Box<UnionValue>),
+    /// The elements of a sequence or an array.
+    List(Vec<Value>),
+    /// The elements of a sequence or array of octets.
+    Octets(Octets),
+}
+
+/// A union: what chooses the member, and the member if one is chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnionValue {
+    /// The discriminator as a number: the code of a character, the number of an enumerator, 0 or 1.
+    pub discriminator: i128,
+    /// The member.
+    pub member: Option<Value>,
+}
+
+/// Parts that a tree may have: in memory they are far larger than in a message.
+const MOST_PARTS: usize = 1 << 20;
+
+impl Value {
+    /// Reads a value of a type.
+    ///
+    /// # Errors
+    /// Where the octets are no such value; [`CdrError::OverLimit`] for more than 2^20 parts.
+    pub fn decode(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
+        Reader { parts: 0, arms: Arms::default() }.value(type_code.view(), d)
+    }
+
+    /// Writes the value as one of a type.
+    ///
+    /// # Errors
+    /// [`CdrError::NotOfType`] where the value is none of the type; text that has no form in the code sets; a part that is over a
+    /// bound.
+    pub fn encode(&self, type_code: &TypeCode, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        Writer { arms: Arms::default() }.value(self, type_code.view(), e)
+    }
+
+    /// A value of a type as the specification initialises it: zero, empty, nil, the first enumerator, the first arm.
+    ///
+    /// # Errors
+    /// [`CdrError::OverLimit`] for arrays with more than 2^20 elements and for types that contain themselves;
+    /// [`CdrError::Unsupported`] for types that have no such value.
+    pub fn initial(type_code: &TypeCode) -> Result<Value, CdrError> {
+        initial(type_code.view(), &mut 0, 0)
+    }
+}
+
+struct Reader {
+    parts: usize,
+    arms: Arms,
+}
+
+impl Reader {
+    fn value(&mut self, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
+        self.parts += 1;
+        if self.parts > MOST_PARTS {
+            return Err(CdrError::OverLimit);
+        }
+        let view = view.resolved();
+        match view.kind() {
+            Kind::Struct | Kind::Except => d.nested(|d| {
+                if view.kind() == Kind::Except {
+                    d.read_str_octets()?;
+                }
+                let members = view.members().map(|member| self.value(member.ty, d));
+                members.collect::<Result<_, _>>().map(Value::Struct)
+            }),
+            Kind::Union => d.nested(|d| self.union(view, d)),
+            Kind::Sequence => {
+                let len = d.read_len(1)?;
+                if view.length() > 0 && len > view.length() as usize {
+                    return Err(CdrError::SequenceOverBound);
+                }
+                self.elements(len, view, d)
+            }
+            Kind::Array => self.elements(view.length() as usize, view, d),
+            Kind::Any => AnyValue::decode(d).map(|any| Value::Any(Box::new(any))),
+            kind => read_leaf(kind, view, d),
+        }
+    }
+
+    fn union(&mut self, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
+        let kind = view.content().ok_or(CdrError::BadType)?.resolved().kind();
+        let discriminator = read_label(kind, d)?;
+        let arm = self.arms.choose(view, discriminator).and_then(|arm| view.member(arm));
+        let member = arm.map(|arm| self.value(arm.ty, d)).transpose()?;
+        Ok(Value::Union(Box::new(UnionValue { discriminator, member })))
+    }
+
+    fn elements(&mut self, len: usize, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
+        let element = view.content().ok_or(CdrError::BadType)?;
+        if element.resolved().kind() == Kind::Octet {
+            let octets = d.read_raw(len)?;
+            return Ok(Value::Octets(d.keep(octets)));
+        }
+        d.nested(|d| {
+            let mut list = Vec::with_capacity(len.min(1024));
+            for _ in 0..len {
+                list.push(self.value(element, d)?);
+            }
+            Ok(Value::List(list))
+        })
+    }
+}
+
+fn read_leaf(kind: Kind, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
+    let bound = if view.length() == 0 { u32::MAX } else { view.length() };
+    Ok(match kind {
+        Kind::Null if matches!(view, View::Missing) => return Err(CdrError::BadType),
+        Kind::Null | Kind::Void => Value::Null,
+        Kind::Boolean => Value::Boolean(d.read_bool()?),
+        Kind::Octet => Value::Octet(d.read_u8()?),
+        Kind::Short => Value::Short(d.read_i16()?),
+        Kind::UShort => Value::UShort(d.read_u16()?),
+        Kind::Long => Value::Long(d.read_i32()?),
+        Kind::ULong => Value::ULong(d.read_u32()?),
+        Kind::LongLong => Value::LongLong(d.read_i64()?),
+        Kind::ULongLong => Value::ULongLong(d.read_u64()?),
+        Kind::Float => Value::Float(d.read_f32()?),
+        Kind::Double => Value::Double(d.read_f64()?),
+        Kind::LongDouble => Value::LongDouble(d.read_long_double()?),
+        Kind::Char => Value::Char(d.read_char()?),
+        Kind::WChar => Value::WChar(d.read_wchar()?),
+        Kind::String => Value::String(d.read_bounded_string(bound)?),
+        Kind::WString => Value::WString(d.read_bounded_wstring(bound)?),
+        Kind::Fixed => Value::Fixed(d.read_fixed(u16::try_from(view.length()).map_err(|_| CdrError::BadFixed)?)?),
+        Kind::Enum => Value::Enum(d.read_enum(u32::try_from(view.member_count()).unwrap_or(u32::MAX))?),
+        Kind::TypeCode => Value::TypeCode(TypeCode::decode(d)?),
+        Kind::ObjRef | Kind::Component | Kind::Home => Value::Object(Ior::decode(d)?),
+        Kind::AbstractInterface if d.read_bool()? => Value::Object(Ior::decode(d)?),
+        Kind::Principal => Value::Octets(d.read_octets_owned()?),
+        Kind::LocalInterface => return Err(CdrError::LocalObject),
+        _ => return Err(CdrError::Unsupported),
+    })
+}
+
+struct Writer {
+    arms: Arms,
+}
+
+impl Writer {
+    fn value(&mut self, value: &Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        let view = view.resolved();
+        match (view.kind(), value) {
+            (Kind::Struct | Kind::Except, Value::Struct(members)) if members.len() == view.member_count() => {
+                if view.kind() == Kind::Except {
+                    e.write_latin1_str(view.id())?;
+                }
+                members.iter().zip(view.members()).try_for_each(|(value, member)| self.value(value, member.ty, e))
+            }
+            (Kind::Union, Value::Union(union)) => self.union(union, view, e),
+            (Kind::Sequence, Value::List(list)) => {
+                length(list.len(), view, e)?;
+                self.elements(list, view, e)
+            }
+            (Kind::Array, Value::List(list)) if list.len() == view.length() as usize => self.elements(list, view, e),
+            (Kind::Sequence | Kind::Array, Value::Octets(octets)) => {
+                let element = view.content().ok_or(CdrError::BadType)?;
+                match view.kind() {
+                    _ if element.resolved().kind() != Kind::Octet => return Err(CdrError::NotOfType),
+                    Kind::Sequence => length(octets.len(), view, e)?,
+                    _ if octets.len() != view.length() as usize => return Err(CdrError::NotOfType),
+                    _ => {}
+                }
+                e.write_raw(octets);
+                Ok(())
+            }
+            (_, value) => write_leaf(value, view, e),
+        }
+    }
+
+    fn union(&mut self, union: &UnionValue, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        let kind = view.content().ok_or(CdrError::BadType)?.resolved().kind();
+        write_label(kind, union.discriminator, e)?;
+        let arm = self.arms.choose(view, union.discriminator).and_then(|arm| view.member(arm));
+        match (arm, &union.member) {
+            (Some(arm), Some(member)) => self.value(member, arm.ty, e),
+            (None, None) => Ok(()),
+            _ => Err(CdrError::NotOfType),
+        }
+    }
+
+    fn elements(&mut self, list: &[Value], view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        let element = view.content().ok_or(CdrError::BadType)?;
+        list.iter().try_for_each(|value| self.value(value, element, e))
+    }
+}
+
+fn length(len: usize, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+    if view.length() == 0 { e.write_len(len) } else { e.write_len_bounded(len, view.length()) }
+}
+
+fn write_leaf(value: &Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+    let bound = if view.length() == 0 { u32::MAX } else { view.length() };
+    match (view.kind(), value) {
+        (Kind::Null | Kind::Void, Value::Null) => {}
+        (Kind::Boolean, Value::Boolean(value)) => e.write_bool(*value),
+        (Kind::Octet, Value::Octet(value)) => e.write_u8(*value),
+        (Kind::Short, Value::Short(value)) => e.write_i16(*value),
+        (Kind::UShort, Value::UShort(value)) => e.write_u16(*value),
+        (Kind::Long, Value::Long(value)) => e.write_i32(*value),
+        (Kind::ULong, Value::ULong(value)) => e.write_u32(*value),
+        (Kind::LongLong, Value::LongLong(value)) => e.write_i64(*value),
+        (Kind::ULongLong, Value::ULongLong(value)) => e.write_u64(*value),
+        (Kind::Float, Value::Float(value)) => e.write_f32(*value),
+        (Kind::Double, Value::Double(value)) => e.write_f64(*value),
+        (Kind::LongDouble, Value::LongDouble(value)) => e.write_long_double(*value),
+        (Kind::Char, Value::Char(value)) => return e.write_char(*value),
+        (Kind::WChar, Value::WChar(value)) => return e.write_wchar(*value),
+        (Kind::String, Value::String(value)) => return e.write_bounded_str(value, bound),
+        (Kind::WString, Value::WString(value)) => return e.write_bounded_wstr(value, bound),
+        (Kind::Fixed, Value::Fixed(value)) => {
+            return e.write_fixed(u16::try_from(view.length()).map_err(|_| CdrError::BadFixed)?, *value);
+        }
+        (Kind::Enum, Value::Enum(value)) if (*value as usize) < view.member_count() => e.write_u32(*value),
+        (Kind::Enum, Value::Enum(_)) => return Err(CdrError::EnumRange),
+        (Kind::TypeCode, Value::TypeCode(value)) => return value.encode(e),
+        (Kind::Any, Value::Any(value)) => return value.encode(e),
+        (Kind::ObjRef | Kind::Component | Kind::Home, Value::Object(value)) => return value.encode(e),
+        (Kind::AbstractInterface, Value::Object(value)) => {
+            e.write_bool(true);
+            return value.encode(e);
+        }
+        (Kind::Principal, Value::Octets(value)) => return e.write_octets_copied(value),
+        (Kind::LocalInterface, _) => return Err(CdrError::LocalObject),
+        _ => return Err(CdrError::NotOfType),
+    }
+    Ok(())
+}
+
+/// Types inside types that an initial value may have.
+const DEEPEST: u32 = 256;
+
+fn initial(view: View<'_>, parts: &mut usize, depth: u32) -> Result<Value, CdrError> {
+    *parts += 1;
+    if *parts > MOST_PARTS || depth > DEEPEST {
+        return Err(CdrError::OverLimit);
+    }
+    let view = view.resolved();
+    Ok(match view.kind() {
+        Kind::Null if matches!(view, View::Missing) => return Err(CdrError::BadType),
+        Kind::Null | Kind::Void => Value::Null,
+        Kind::Boolean => Value::Boolean(false),
+        Kind::Octet => Value::Octet(0),
+        Kind::Short => Value::Short(0),
+        Kind::UShort => Value::UShort(0),
+        Kind::Long => Value::Long(0),
+        Kind::ULong => Value::ULong(0),
+        Kind::LongLong => Value::LongLong(0),
+        Kind::ULongLong => Value::ULongLong(0),
+        Kind::Float => Value::Float(0.0),
+        Kind::Double => Value::Double(0.0),
+        Kind::LongDouble => Value::LongDouble([0; 16]),
+        Kind::Char => Value::Char('\0'),
+        Kind::WChar => Value::WChar('\0'),
+        Kind::String => Value::String(String::new()),
+        Kind::WString => Value::WString(String::new()),
+        Kind::Fixed => Value::Fixed(0),
+        Kind::Enum => Value::Enum(0),
+        Kind::TypeCode => Value::TypeCode(TypeCode::NULL),
+        Kind::Any => Value::Any(Box::default()),
+        Kind::ObjRef | Kind::Component | Kind::Home | Kind::AbstractInterface => Value::Object(Ior::NIL),
+        Kind::Struct | Kind::Except => {
+            let members = view.members().map(|member| initial(member.ty, parts, depth + 1));
+            Value::Struct(members.collect::<Result<_, _>>()?)
+        }
+        Kind::Union => {
+            let first = (0..).zip(view.members()).find(|(index, _)| view.default() != *index);
+            let arm = first.map(|(_, arm)| arm).or_else(|| view.member(0)).ok_or(CdrError::BadType)?;
+            let member = Some(initial(arm.ty, parts, depth + 1)?);
+            Value::Union(Box::new(UnionValue { discriminator: arm.label, member }))
+        }
+        Kind::Sequence | Kind::Array => {
+            let element = view.content().ok_or(CdrError::BadType)?;
+            let len = if view.kind() == Kind::Array { view.length() as usize } else { 0 };
+            if element.resolved().kind() == Kind::Octet && len <= MOST_PARTS {
+                return Ok(Value::Octets(Octets::from(vec![0; len])));
+            }
+            Value::List((0..len).map(|_| initial(element, parts, depth + 1)).collect::<Result<_, _>>()?)
+        }
+        Kind::Principal => Value::Octets(Octets::new()),
+        _ => return Err(CdrError::Unsupported),
+    })
+}

@@ -1,0 +1,491 @@
+//! Types put together at run time: the `create_..._tc` operations of the ORB (CORBA 3.0.3 section 4.11.3).
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use super::graph::{Child, Graph, Node, NodeMember};
+use super::{Kind, Repr, TypeCode, View};
+use crate::exception::{SystemExceptionKind, minor};
+
+/// Why a type cannot be put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TypeCodeError {
+    /// A name that is no identifier.
+    Name,
+    /// A repository id without a format in front: `IDL:`.
+    RepositoryId,
+    /// A member without a name that is an identifier, or with one that another member has.
+    MemberName,
+    /// A member of a type that members cannot have.
+    Member,
+    /// Two arms of a union with the same label.
+    DuplicateLabel,
+    /// A label that the discriminator cannot have.
+    Label,
+    /// A discriminator that is no number, character, boolean or enumeration.
+    Discriminator,
+    /// A fixed with no digits, or more than 31, or with a scale above its digits.
+    Digits,
+}
+
+impl TypeCodeError {
+    /// The system exception that reports this.
+    #[must_use]
+    pub fn kind(self) -> SystemExceptionKind {
+        match self {
+            TypeCodeError::Member => SystemExceptionKind::BadTypecode,
+            _ => SystemExceptionKind::BadParam,
+        }
+    }
+
+    /// The minor code that reports this.
+    #[must_use]
+    pub fn minor(self) -> u32 {
+        match self {
+            TypeCodeError::Name => minor::bad_param::TYPE_CODE_NAME,
+            TypeCodeError::RepositoryId => minor::bad_param::TYPE_CODE_REPOSITORY_ID,
+            TypeCodeError::MemberName => minor::bad_param::TYPE_CODE_MEMBER_NAME,
+            TypeCodeError::Member => minor::bad_typecode::ILLEGITIMATE_MEMBER,
+            TypeCodeError::DuplicateLabel => minor::bad_param::DUPLICATE_LABEL,
+            TypeCodeError::Label => minor::bad_param::LABEL_TYPE,
+            TypeCodeError::Discriminator => minor::bad_param::DISCRIMINATOR_TYPE,
+            TypeCodeError::Digits => 0,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            TypeCodeError::Name => "the name of a type is no identifier",
+            TypeCodeError::RepositoryId => "a repository id has no format",
+            TypeCodeError::MemberName => "the name of a member is no identifier, or stands twice",
+            TypeCodeError::Member => "a member has a type that members cannot have",
+            TypeCodeError::DuplicateLabel => "a label stands twice",
+            TypeCodeError::Label => "a label does not fit the discriminator",
+            TypeCodeError::Discriminator => "this type cannot be a discriminator",
+            TypeCodeError::Digits => "a fixed has 1 to 31 digits, of which the scale is a part",
+        }
+    }
+}
+
+impl fmt::Display for TypeCodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl std::error::Error for TypeCodeError {}
+
+/// An arm of a union to be: one for each label, `None` for the default.
+#[derive(Clone, Debug)]
+pub struct UnionMember {
+    /// Number, code of a character, number of an enumerator, 0 or 1; `None` is the default.
+    pub label: Option<i128>,
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: TypeCode,
+}
+
+/// A part of the state of a value type to be.
+#[derive(Clone, Debug)]
+pub struct ValueMember {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: TypeCode,
+    /// Whether it is public.
+    pub public: bool,
+}
+
+impl TypeCode {
+    /// `string<bound>`; 0 is unbounded.
+    #[must_use]
+    pub fn string(bound: u32) -> TypeCode {
+        Self::simple(Node { length: bound, ..Node::new(Kind::String) })
+    }
+
+    /// `wstring<bound>`; 0 is unbounded.
+    #[must_use]
+    pub fn wstring(bound: u32) -> TypeCode {
+        Self::simple(Node { length: bound, ..Node::new(Kind::WString) })
+    }
+
+    /// `fixed<digits, scale>`.
+    ///
+    /// # Errors
+    /// [`TypeCodeError::Digits`].
+    pub fn fixed(digits: u16, scale: i16) -> Result<TypeCode, TypeCodeError> {
+        if !(1..=31).contains(&digits) || scale > i16::try_from(digits).unwrap_or(0) {
+            return Err(TypeCodeError::Digits);
+        }
+        Ok(Self::simple(Node { length: u32::from(digits), scale, ..Node::new(Kind::Fixed) }))
+    }
+
+    /// `sequence<element, bound>`; 0 is unbounded.
+    ///
+    /// # Errors
+    /// [`TypeCodeError::Member`].
+    pub fn sequence(element: TypeCode, bound: u32) -> Result<TypeCode, TypeCodeError> {
+        let content = Some(child(element)?);
+        Ok(finish(Node { length: bound, content, ..Node::new(Kind::Sequence) }))
+    }
+
+    /// One dimension of an array.
+    ///
+    /// # Errors
+    /// [`TypeCodeError::Member`].
+    pub fn array(element: TypeCode, length: u32) -> Result<TypeCode, TypeCodeError> {
+        let content = Some(child(element)?);
+        Ok(finish(Node { length, content, ..Node::new(Kind::Array) }))
+    }
+
+    /// Another name for a type.
+    ///
+    /// # Errors
+    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::Member`].
+    pub fn alias(id: &str, name: &str, of: TypeCode) -> Result<TypeCode, TypeCodeError> {
+        let content = Some(child(of)?);
+        Ok(finish(Node { content, ..named(Kind::Alias, id, name)? }))
+    }
+
+    /// A structure.
+    ///
+    /// # Errors
+    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::MemberName`], [`TypeCodeError::Member`].
+    pub fn structure<N: AsRef<str>>(
+        id: &str,
+        name: &str,
+        members: impl IntoIterator<Item = (N, TypeCode)>,
+    ) -> Result<TypeCode, TypeCodeError> {
+        Ok(finish(Node { members: plain_members(members)?, ..named(Kind::Struct, id, name)? }))
+    }
+
+    /// An exception.
+    ///
+    /// # Errors
+    /// As for a [structure](TypeCode::structure).
+    pub fn exception<N: AsRef<str>>(
+        id: &str,
+        name: &str,
+        members: impl IntoIterator<Item = (N, TypeCode)>,
+    ) -> Result<TypeCode, TypeCodeError> {
+        Ok(finish(Node { members: plain_members(members)?, ..named(Kind::Except, id, name)? }))
+    }
+
+    /// An enumeration.
+    ///
+    /// # Errors
+    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::MemberName`].
+    pub fn enumeration<N: AsRef<str>>(
+        id: &str,
+        name: &str,
+        enumerators: impl IntoIterator<Item = N>,
+    ) -> Result<TypeCode, TypeCodeError> {
+        let mut names = Names::default();
+        let members = enumerators.into_iter().map(|name| {
+            names.add(name.as_ref())?;
+            Ok(NodeMember { name: name.as_ref().into(), ty: Child::There(TypeCode::NULL), label: 0, visibility: 0 })
+        });
+        let members = members.collect::<Result<_, TypeCodeError>>()?;
+        Ok(finish(Node { members, ..named(Kind::Enum, id, name)? }))
+    }
+
+    /// A union.
+    ///
+    /// # Errors
+    /// All of [`TypeCodeError`] but the last.
+    pub fn union(
+        id: &str,
+        name: &str,
+        discriminator: TypeCode,
+        arms: impl IntoIterator<Item = UnionMember>,
+    ) -> Result<TypeCode, TypeCodeError> {
+        let resolved = discriminator.resolved();
+        if !resolved.kind().is_discriminator() {
+            return Err(TypeCodeError::Discriminator);
+        }
+        let (mut names, mut labels, mut default) = (HashMap::new(), HashSet::new(), -1);
+        let mut members: Vec<NodeMember> = Vec::new();
+        for arm in arms {
+            if !is_identifier(&arm.name) {
+                return Err(TypeCodeError::MemberName);
+            }
+            // Several labels of one arm are several members with one name and one type.
+            let before = names.insert(arm.name.to_ascii_lowercase(), arm.ty.clone());
+            if before.is_some_and(|before| before != arm.ty) {
+                return Err(TypeCodeError::MemberName);
+            }
+            match arm.label {
+                Some(label) if !label_fits(resolved.view(), label) => return Err(TypeCodeError::Label),
+                Some(label) if !labels.insert(label) => return Err(TypeCodeError::DuplicateLabel),
+                Some(_) => {}
+                None if default >= 0 => return Err(TypeCodeError::DuplicateLabel),
+                None => default = i32::try_from(members.len()).map_err(|_| TypeCodeError::Member)?,
+            }
+            let label = arm.label.unwrap_or(0);
+            members.push(NodeMember { name: arm.name.into(), ty: child(arm.ty)?, label, visibility: 0 });
+        }
+        let content = Some(Child::There(discriminator));
+        Ok(finish(Node { content, default, members, ..named(Kind::Union, id, name)? }))
+    }
+
+    /// An interface of some sort: [`Kind::ObjRef`], [`Kind::AbstractInterface`], [`Kind::LocalInterface`],
+    /// [`Kind::Component`], [`Kind::Home`]; or [`Kind::Native`].
+    ///
+    /// # Errors
+    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`]; [`TypeCodeError::Member`] for another kind.
+    pub fn interface(kind: Kind, id: &str, name: &str) -> Result<TypeCode, TypeCodeError> {
+        if kind != Kind::Native && !kind.is_interface() {
+            return Err(TypeCodeError::Member);
+        }
+        named(kind, id, name).map(finish)
+    }
+
+    /// A value type; `modifier` is 0, or 1 custom, 2 abstract, 3 truncatable.
+    ///
+    /// # Errors
+    /// As for a [structure](TypeCode::structure).
+    pub fn value(
+        id: &str,
+        name: &str,
+        modifier: i16,
+        base: Option<TypeCode>,
+        state: impl IntoIterator<Item = ValueMember>,
+    ) -> Result<TypeCode, TypeCodeError> {
+        let mut names = Names::default();
+        let mut members = Vec::new();
+        for member in state {
+            names.add(&member.name)?;
+            let visibility = i16::from(member.public);
+            members.push(NodeMember { name: member.name.into(), ty: child(member.ty)?, label: 0, visibility });
+        }
+        if base.as_ref().is_some_and(|base| !matches!(base.resolved().kind(), Kind::Value | Kind::Event)) {
+            return Err(TypeCodeError::Member);
+        }
+        let content = base.map(child).transpose()?;
+        Ok(finish(Node { modifier, content, members, ..named(Kind::Value, id, name)? }))
+    }
+
+    /// A boxed value.
+    ///
+    /// # Errors
+    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::Member`].
+    pub fn value_box(id: &str, name: &str, of: TypeCode) -> Result<TypeCode, TypeCodeError> {
+        let content = Some(child(of)?);
+        Ok(finish(Node { content, ..named(Kind::ValueBox, id, name)? }))
+    }
+
+    /// The type that will have this repository id: for members of the type itself, which become it when the type is put
+    /// together.
+    ///
+    /// ```
+    /// use corelane_wire::typecode::TypeCode;
+    /// let next = TypeCode::sequence(TypeCode::recursive("IDL:Node:1.0"), 1)?;
+    /// let node = TypeCode::structure("IDL:Node:1.0", "Node", [("next", next)])?;
+    /// let again = node.member_type(0).and_then(|next| next.content_type());
+    /// assert_eq!(again, Some(node));
+    /// # Ok::<(), corelane_wire::typecode::TypeCodeError>(())
+    /// ```
+    #[must_use]
+    pub fn recursive(id: &str) -> TypeCode {
+        TypeCode(Repr::Announced(id.into()))
+    }
+
+    /// The same type without names of members and, but for aliases, of types (`get_compact_typecode`).
+    #[must_use]
+    pub fn compact(&self) -> TypeCode {
+        let mut copy = Copy { nodes: Vec::new(), places: HashMap::new(), own: None, compact: true, incomplete: false };
+        match copy.view(self.view()) {
+            Child::Here(index) => {
+                TypeCode(Repr::Graph(Arc::new(Graph { nodes: copy.nodes, incomplete: copy.incomplete }), index))
+            }
+            Child::There(type_code) => type_code,
+            Child::Announced(_) => self.clone(),
+        }
+    }
+
+    fn simple(node: Node) -> TypeCode {
+        TypeCode(Repr::Graph(Arc::new(Graph { nodes: vec![node], incomplete: false }), 0))
+    }
+}
+
+/// Names of members, which differ in more than case.
+#[derive(Default)]
+struct Names(HashSet<String>);
+
+impl Names {
+    fn add(&mut self, name: &str) -> Result<(), TypeCodeError> {
+        let new = is_identifier(name) && self.0.insert(name.to_ascii_lowercase());
+        if new { Ok(()) } else { Err(TypeCodeError::MemberName) }
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_')
+}
+
+fn named(kind: Kind, id: &str, name: &str) -> Result<Node, TypeCodeError> {
+    if !name.is_empty() && !is_identifier(name) {
+        return Err(TypeCodeError::Name);
+    }
+    if !id.contains(':') {
+        return Err(TypeCodeError::RepositoryId);
+    }
+    Ok(Node { id: id.into(), name: name.into(), ..Node::new(kind) })
+}
+
+fn plain_members<N: AsRef<str>>(
+    members: impl IntoIterator<Item = (N, TypeCode)>,
+) -> Result<Vec<NodeMember>, TypeCodeError> {
+    let mut names = Names::default();
+    let members = members.into_iter().map(|(name, ty)| {
+        names.add(name.as_ref())?;
+        Ok(NodeMember { name: name.as_ref().into(), ty: child(ty)?, label: 0, visibility: 0 })
+    });
+    members.collect()
+}
+
+/// A type as a part of another one.
+fn child(part: TypeCode) -> Result<Child, TypeCodeError> {
+    match part {
+        TypeCode(Repr::Announced(id)) => Ok(Child::Announced((&*id).into())),
+        part if part.kind().is_legitimate() => Ok(Child::There(part)),
+        _ => Err(TypeCodeError::Member),
+    }
+}
+
+/// Whether a discriminator can have a value.
+pub(super) fn label_fits(discriminator: View<'_>, label: i128) -> bool {
+    let (least, most) = match discriminator.kind() {
+        Kind::Short => (i128::from(i16::MIN), i128::from(i16::MAX)),
+        Kind::Long => (i128::from(i32::MIN), i128::from(i32::MAX)),
+        Kind::LongLong => (i128::from(i64::MIN), i128::from(i64::MAX)),
+        Kind::UShort | Kind::WChar => (0, i128::from(u16::MAX)),
+        Kind::ULong => (0, i128::from(u32::MAX)),
+        Kind::ULongLong => (0, i128::from(u64::MAX)),
+        Kind::Boolean => (0, 1),
+        Kind::Char | Kind::Octet => (0, 255),
+        Kind::Enum => (0, i128::try_from(discriminator.member_count()).unwrap_or(0) - 1),
+        _ => (1, 0),
+    };
+    (least..=most).contains(&label)
+}
+
+/// Makes a type of its first node. Parts that announced this very type become it; for that they are copied, because a
+/// graph is never changed.
+fn finish(node: Node) -> TypeCode {
+    let parts = || node.members.iter().map(|member| &member.ty).chain(&node.content);
+    let incomplete = |part: &Child| match part {
+        Child::There(part) => !part.is_complete(),
+        _ => true,
+    };
+    if !parts().any(incomplete) {
+        return TypeCode::simple(node);
+    }
+    let own = node.kind.has_id().then(|| node.id.clone());
+    let mut copy = Copy { nodes: vec![node.clone()], places: HashMap::new(), own, compact: false, incomplete: false };
+    let mut first = node;
+    copy.parts(&mut first);
+    let Copy { mut nodes, incomplete, .. } = copy;
+    if let Some(place) = nodes.first_mut() {
+        *place = first;
+    }
+    TypeCode(Repr::Graph(Arc::new(Graph { nodes, incomplete }), 0))
+}
+
+/// Copies types into a new graph.
+struct Copy {
+    nodes: Vec<Node>,
+    /// What was copied, by what tells types apart, and to where.
+    places: HashMap<usize, u32>,
+    /// The repository id of the type that is node 0 of the new graph.
+    own: Option<Box<str>>,
+    /// Whether all is copied, without names; else only what is not complete.
+    compact: bool,
+    incomplete: bool,
+}
+
+impl Copy {
+    /// Puts copies in the places of the parts of a node.
+    fn parts(&mut self, node: &mut Node) {
+        let members = node.members.iter_mut().map(|member| &mut member.ty);
+        for part in members.chain(&mut node.content) {
+            *part = match &*part {
+                Child::There(type_code) => self.there(type_code),
+                Child::Announced(id) => self.announced(id),
+                Child::Here(_) => continue,
+            };
+        }
+    }
+
+    fn announced(&mut self, id: &str) -> Child {
+        if self.own.as_deref() == Some(id) {
+            return Child::Here(0);
+        }
+        self.incomplete = true;
+        Child::Announced(id.into())
+    }
+
+    fn there(&mut self, type_code: &TypeCode) -> Child {
+        match &type_code.0 {
+            Repr::Announced(id) => self.announced(id),
+            _ if !self.compact && type_code.is_complete() => Child::There(type_code.clone()),
+            _ => self.view(type_code.view()),
+        }
+    }
+
+    fn view(&mut self, view: View<'_>) -> Child {
+        if view.kind().is_basic() {
+            return Child::There(view.to_type_code());
+        }
+        if let Some(place) = self.places.get(&view.key()) {
+            return Child::Here(*place);
+        }
+        let place = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        self.places.insert(view.key(), place);
+        self.nodes.push(Node::new(view.kind()));
+        let keep_name = !self.compact;
+        let mut node = Node {
+            kind: view.kind(),
+            id: view.id().into(),
+            name: if keep_name || view.kind() == Kind::Alias { view.name().into() } else { Box::default() },
+            length: view.length(),
+            scale: view.scale(),
+            modifier: view.modifier(),
+            default: view.default(),
+            content: None,
+            members: Vec::new(),
+        };
+        if let View::Graph(graph, original, _) = view {
+            // Announced parts are not to be seen in views.
+            node.content = original.content.as_ref().map(|part| self.original(graph, part));
+            for member in &original.members {
+                let name = if keep_name { member.name.clone() } else { Box::default() };
+                let ty = self.original(graph, &member.ty);
+                node.members.push(NodeMember { name, ty, label: member.label, visibility: member.visibility });
+            }
+        } else {
+            node.content = view.content().map(|content| self.view(content));
+            for member in view.members() {
+                let name = if keep_name { member.name.into() } else { Box::default() };
+                let ty = self.view(member.ty);
+                node.members.push(NodeMember { name, ty, label: member.label, visibility: member.visibility });
+            }
+        }
+        if let Some(slot) = self.nodes.get_mut(place as usize) {
+            *slot = node;
+        }
+        Child::Here(place)
+    }
+
+    fn original(&mut self, graph: &Arc<Graph>, part: &Child) -> Child {
+        match part {
+            Child::Here(index) => self.view(TypeCode(Repr::Graph(Arc::clone(graph), *index)).view()),
+            Child::There(type_code) => self.there(type_code),
+            Child::Announced(id) => self.announced(id),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Types described by constants: what generated code has in its statics.
+
+use super::Kind;
+
+/// A type as constant data. Descriptions refer to each other, in circles too, by the statics that they stand in.
+///
+/// ```
+/// use corelane_wire::typecode::description::{LONG, member, sequence, structure};
+/// use corelane_wire::typecode::{Description, TypeCode};
+/// static NODE: Description = structure("IDL:Node:1.0", "Node", &[
+///     member("value", LONG),
+///     member("next", &sequence(&NODE, 1)),
+/// ]);
+/// assert_eq!(TypeCode::described(&NODE).member_name(1).unwrap(), "next");
+/// ```
+#[derive(Debug)]
+pub struct Description {
+    pub(super) kind: Kind,
+    pub(super) id: &'static str,
+    pub(super) name: &'static str,
+    pub(super) length: u32,
+    pub(super) scale: i16,
+    pub(super) modifier: i16,
+    pub(super) default: i32,
+    pub(super) content: Option<&'static Description>,
+    pub(super) members: &'static [Member],
+}
+
+/// A member of a described type.
+#[derive(Debug)]
+pub struct Member {
+    pub(super) name: &'static str,
+    pub(super) ty: &'static Description,
+    pub(super) label: i128,
+    pub(super) visibility: i16,
+}
+
+const fn basic(kind: Kind) -> Description {
+    Description { kind, id: "", name: "", length: 0, scale: 0, modifier: 0, default: -1, content: None, members: &[] }
+}
+
+macro_rules! basics {
+    ($($name:ident $kind:ident,)*) => {$(
+        #[doc = concat!("`", stringify!($kind), "`.")]
+        pub const $name: &Description = &basic(Kind::$kind);
+    )*};
+}
+
+basics! {
+    NULL Null,
+    VOID Void,
+    SHORT Short,
+    LONG Long,
+    USHORT UShort,
+    ULONG ULong,
+    FLOAT Float,
+    DOUBLE Double,
+    BOOLEAN Boolean,
+    CHAR Char,
+    OCTET Octet,
+    ANY Any,
+    TYPE_CODE TypeCode,
+    PRINCIPAL Principal,
+    LONG_LONG LongLong,
+    ULONG_LONG ULongLong,
+    LONG_DOUBLE LongDouble,
+    WCHAR WChar,
+}
+
+/// An unbounded `string`.
+pub const STRING: &Description = &string(0);
+/// An unbounded `wstring`.
+pub const WSTRING: &Description = &wstring(0);
+/// `CORBA::Object`.
+pub const OBJECT: &Description = &interface("IDL:omg.org/CORBA/Object:1.0", "Object");
+/// `ValueBase`.
+pub const VALUE_BASE: &Description = &value("IDL:omg.org/CORBA/ValueBase:1.0", "ValueBase", 0, None, &[]);
+
+/// The kind alone: for those that have no parameters.
+pub(super) const fn of_kind(kind: Kind) -> &'static Description {
+    match kind {
+        Kind::Void => VOID,
+        Kind::Short => SHORT,
+        Kind::Long => LONG,
+        Kind::UShort => USHORT,
+        Kind::ULong => ULONG,
+        Kind::Float => FLOAT,
+        Kind::Double => DOUBLE,
+        Kind::Boolean => BOOLEAN,
+        Kind::Char => CHAR,
+        Kind::Octet => OCTET,
+        Kind::Any => ANY,
+        Kind::TypeCode => TYPE_CODE,
+        Kind::Principal => PRINCIPAL,
+        Kind::LongLong => LONG_LONG,
+        Kind::ULongLong => ULONG_LONG,
+        Kind::LongDouble => LONG_DOUBLE,
+        Kind::WChar => WCHAR,
+        _ => NULL,
+    }
+}
+
+/// A string of at most `bound` characters, 0 for any number.
+#[must_use]
+pub const fn string(bound: u32) -> Description {
+    Description { length: bound, ..basic(Kind::String) }
+}
+
+/// A wstring of at most `bound` characters, 0 for any number.
+#[must_use]
+pub const fn wstring(bound: u32) -> Description {
+    Description { length: bound, ..basic(Kind::WString) }
+}
+
+/// `fixed<digits, scale>`.
+#[must_use]
+pub const fn fixed(digits: u16, scale: i16) -> Description {
+    Description { length: digits as u32, scale, ..basic(Kind::Fixed) }
+}
+
+/// A sequence of at most `bound` elements, 0 for any number.
+#[must_use]
+pub const fn sequence(element: &'static Description, bound: u32) -> Description {
+    Description { length: bound, content: Some(element), ..basic(Kind::Sequence) }
+}
+
+/// One dimension of an array.
+#[must_use]
+pub const fn array(element: &'static Description, length: u32) -> Description {
+    Description { length, content: Some(element), ..basic(Kind::Array) }
+}
+
+const fn named(kind: Kind, id: &'static str, name: &'static str) -> Description {
+    Description { id, name, ..basic(kind) }
+}
+
+/// A structure.
+#[must_use]
+pub const fn structure(id: &'static str, name: &'static str, members: &'static [Member]) -> Description {
+    Description { members, ..named(Kind::Struct, id, name) }
+}
+
+/// An exception.
+#[must_use]
+pub const fn exception(id: &'static str, name: &'static str, members: &'static [Member]) -> Description {
+    Description { members, ..named(Kind::Except, id, name) }
+}
+
+/// A union; `default` is the index of the default arm, -1 for none.
+#[must_use]
+pub const fn union(
+    id: &'static str,
+    name: &'static str,
+    discriminator: &'static Description,
+    default: i32,
+    arms: &'static [Member],
+) -> Description {
+    Description { content: Some(discriminator), default, members: arms, ..named(Kind::Union, id, name) }
+}
+
+/// An enumeration.
+#[must_use]
+pub const fn enumeration(id: &'static str, name: &'static str, enumerators: &'static [Member]) -> Description {
+    Description { members: enumerators, ..named(Kind::Enum, id, name) }
+}
+
+/// Another name for a type.
+#[must_use]
+pub const fn alias(id: &'static str, name: &'static str, of: &'static Description) -> Description {
+    Description { content: Some(of), ..named(Kind::Alias, id, name) }
+}
+
+/// An interface.
+#[must_use]
+pub const fn interface(id: &'static str, name: &'static str) -> Description {
+    named(Kind::ObjRef, id, name)
+}
+
+/// An abstract interface.
+#[must_use]
+pub const fn abstract_interface(id: &'static str, name: &'static str) -> Description {
+    named(Kind::AbstractInterface, id, name)
+}
+
+/// A local interface.
+#[must_use]
+pub const fn local_interface(id: &'static str, name: &'static str) -> Description {
+    named(Kind::LocalInterface, id, name)
+}
+
+/// A native type.
+#[must_use]
+pub const fn native(id: &'static str, name: &'static str) -> Description {
+    named(Kind::Native, id, name)
+}
+
+/// A value type with its own state: `modifier` is 0, or 1 custom, 2 abstract, 3 truncatable.
+#[must_use]
+pub const fn value(
+    id: &'static str,
+    name: &'static str,
+    modifier: i16,
+    base: Option<&'static Description>,
+    members: &'static [Member],
+) -> Description {
+    Description { modifier, content: base, members, ..named(Kind::Value, id, name) }
+}
+
+/// A boxed value.
+#[must_use]
+pub const fn value_box(id: &'static str, name: &'static str, of: &'static Description) -> Description {
+    Description { content: Some(of), ..named(Kind::ValueBox, id, name) }
+}
+
+/// A member of a structure or exception, or the default arm of a union.
+#[must_use]
+pub const fn member(name: &'static str, ty: &'static Description) -> Member {
+    Member { name, ty, label: 0, visibility: 0 }
+}
+
+/// An arm of a union: one for each label. Enumerators are labels by their number, characters by their code.
+#[must_use]
+pub const fn arm(label: i128, name: &'static str, ty: &'static Description) -> Member {
+    Member { name, ty, label, visibility: 0 }
+}
+
+/// An enumerator.
+#[must_use]
+pub const fn enumerator(name: &'static str) -> Member {
+    Member { name, ty: NULL, label: 0, visibility: 0 }
+}
+
+/// A public part of a value's state.
+#[must_use]
+pub const fn public(name: &'static str, ty: &'static Description) -> Member {
+    Member { name, ty, label: 0, visibility: 1 }
+}
+
+/// A private part of a value's state.
+#[must_use]
+pub const fn private(name: &'static str, ty: &'static Description) -> Member {
+    Member { name, ty, label: 0, visibility: 0 }
+}

@@ -1,0 +1,147 @@
+//! TypeCodes to octets.
+
+use std::collections::HashMap;
+
+use super::description::Description;
+use super::{INDIRECTION, Kind, TypeCode, View};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
+
+impl Cdr for TypeCode {
+    const MIN_SIZE: usize = 4;
+
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        Writer { places: HashMap::new() }.write(self.view(), e)
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
+        super::decode::read(d)
+    }
+}
+
+impl Description {
+    /// Writes the type that is described.
+    ///
+    /// # Errors
+    /// None, but for encoders that cannot write a character that is a label.
+    pub fn write(&'static self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        TypeCode::described(self).encode(e)
+    }
+}
+
+struct Writer {
+    /// Where types with a name stand already: the position of their kind, counted over the borders of encapsulations. Types
+    /// without a name are written again: not every peer finds them.
+    places: HashMap<usize, usize>,
+}
+
+impl Writer {
+    fn write(&mut self, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        let kind = view.kind();
+        if matches!(view, View::Missing) {
+            return Err(CdrError::IncompleteType);
+        }
+        e.align(4);
+        if let Some(place) = self.places.get(&view.key()) {
+            e.write_u32(INDIRECTION);
+            let back = i64::try_from(*place).unwrap_or(0) - i64::try_from(e.len()).unwrap_or(i64::MAX);
+            e.write_i32(i32::try_from(back).map_err(|_| CdrError::TooLong)?);
+            return Ok(());
+        }
+        if kind.has_id() {
+            self.places.insert(view.key(), e.len());
+        }
+        e.write_u32(kind.number());
+        match kind {
+            _ if kind.is_basic() => Ok(()),
+            Kind::String | Kind::WString => {
+                e.write_u32(view.length());
+                Ok(())
+            }
+            Kind::Fixed => {
+                e.write_u16(u16::try_from(view.length()).map_err(|_| CdrError::BadType)?);
+                e.write_i16(view.scale());
+                Ok(())
+            }
+            _ => e.write_encapsulation(|e| self.parameters(view, e)),
+        }
+    }
+
+    fn parameters(&mut self, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        let kind = view.kind();
+        if kind.has_id() {
+            e.write_latin1_str(view.id())?;
+            e.write_latin1_str(view.name())?;
+        }
+        if matches!(kind, Kind::Value | Kind::Event) {
+            e.write_i16(view.modifier());
+            match view.content() {
+                Some(base) => self.write(base, e)?,
+                None => e.write_u32(Kind::Null.number()),
+            }
+        } else if let Some(content) = view.content() {
+            self.write(content, e)?;
+        }
+        if matches!(kind, Kind::Sequence | Kind::Array) {
+            e.write_u32(view.length());
+        }
+        if kind == Kind::Union {
+            e.write_i32(view.default());
+        }
+        if !kind.has_members() {
+            return Ok(());
+        }
+        e.write_len(view.member_count())?;
+        let discriminator = view.content().map(View::resolved);
+        for (index, member) in (0..).zip(view.members()) {
+            if let (Kind::Union, Some(discriminator)) = (kind, discriminator) {
+                let label = if view.default() == index { 0 } else { member.label };
+                write_label(discriminator.kind(), label, e)?;
+            }
+            e.write_latin1_str(member.name)?;
+            if kind != Kind::Enum {
+                self.write(member.ty, e)?;
+            }
+            if matches!(kind, Kind::Value | Kind::Event) {
+                e.write_i16(member.visibility);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a value of the type of a discriminator.
+pub(crate) fn write_label(kind: Kind, label: i128, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+    const BAD: CdrError = CdrError::BadDiscriminator;
+    match kind {
+        Kind::Short => e.write_i16(label.try_into().map_err(|_| BAD)?),
+        Kind::Long => e.write_i32(label.try_into().map_err(|_| BAD)?),
+        Kind::LongLong => e.write_i64(label.try_into().map_err(|_| BAD)?),
+        Kind::UShort => e.write_u16(label.try_into().map_err(|_| BAD)?),
+        Kind::ULong | Kind::Enum => e.write_u32(label.try_into().map_err(|_| BAD)?),
+        Kind::ULongLong => e.write_u64(label.try_into().map_err(|_| BAD)?),
+        // A char of a label is a character of ISO 8859-1, whatever the connection has for the values.
+        Kind::Boolean | Kind::Char | Kind::Octet => e.write_u8(label.try_into().map_err(|_| BAD)?),
+        Kind::WChar => {
+            let code = label.try_into().map_err(|_| BAD)?;
+            return e.write_wchar(char::from_u32(code).ok_or(BAD)?);
+        }
+        _ => return Err(BAD),
+    }
+    Ok(())
+}
+
+/// Reads a value of the type of a discriminator.
+pub(crate) fn read_label(kind: Kind, d: &mut Decoder<'_>) -> Result<i128, CdrError> {
+    Ok(match kind {
+        Kind::Short => d.read_i16()?.into(),
+        Kind::Long => d.read_i32()?.into(),
+        Kind::LongLong => d.read_i64()?.into(),
+        Kind::UShort => d.read_u16()?.into(),
+        Kind::ULong | Kind::Enum => d.read_u32()?.into(),
+        Kind::ULongLong => d.read_u64()?.into(),
+        Kind::Boolean => d.read_bool()?.into(),
+        Kind::Char | Kind::Octet => d.read_u8()?.into(),
+        Kind::WChar => u32::from(d.read_wchar()?).into(),
+        _ => return Err(CdrError::BadDiscriminator),
+    })
+}

@@ -1,0 +1,288 @@
+//! TypeCodes: types as values (CORBA 3.0.3 sections 4.11 and 15.3.5).
+//!
+//! ```text
+//! basic kinds        unsigned long kind
+//! string, fixed      kind | bound, or digits and scale
+//! all others         kind | encapsulation: repository id, name, members...
+//! seen before        0xffffffff | long offset, from itself back to the kind of that type
+//! ```
+//!
+//! A type is described by constants ([`description`]) where the IDL compiler wrote it, is put together by the functions of
+//! [`TypeCode`], or comes in a message. The three cannot be told apart.
+//!
+//! Types may be recursive and may share parts, so whatever walks over one remembers where it was: a message of some
+//! kilobytes can describe a type with more parts than could ever be visited.
+
+mod build;
+mod compare;
+mod decode;
+pub mod description;
+mod encode;
+mod graph;
+mod kind;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use build::{TypeCodeError, UnionMember, ValueMember};
+pub use description::Description;
+pub(crate) use encode::{read_label, write_label};
+use graph::Graph;
+pub(crate) use graph::View;
+pub use kind::Kind;
+
+/// In place of a kind: this type was described before.
+pub(crate) const INDIRECTION: u32 = 0xffff_ffff;
+
+/// A type as a value. Clones are cheap and share.
+///
+/// `==` is the specification's `equal`: the same in every detail, names too. [`equivalent`](TypeCode::equivalent) is what
+/// matters when values are exchanged.
+///
+/// ```
+/// use corelane_wire::typecode::{Kind, TypeCode};
+/// let point = TypeCode::structure("IDL:Point:1.0", "Point", [("x", TypeCode::LONG), ("y", TypeCode::LONG)])?;
+/// assert_eq!((point.kind(), point.member_count()), (Kind::Struct, 2));
+/// # Ok::<(), corelane_wire::typecode::TypeCodeError>(())
+/// ```
+#[derive(Clone)]
+pub struct TypeCode(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Static(&'static Description),
+    Graph(Arc<Graph>, u32),
+    /// The type with this repository id, which is being put together.
+    Announced(Arc<str>),
+}
+
+macro_rules! constants {
+    ($($name:ident,)*) => {$(
+        #[doc = concat!("See [`", stringify!($name), "`](description::", stringify!($name), ").")]
+        pub const $name: TypeCode = TypeCode::described(description::$name);
+    )*};
+}
+
+impl TypeCode {
+    constants! {
+        NULL, VOID, SHORT, LONG, USHORT, ULONG, FLOAT, DOUBLE, BOOLEAN, CHAR, OCTET, ANY, TYPE_CODE, PRINCIPAL, LONG_LONG,
+        ULONG_LONG, LONG_DOUBLE, WCHAR, STRING, WSTRING, OBJECT, VALUE_BASE,
+    }
+
+    /// The type that constants describe.
+    #[must_use]
+    pub const fn described(description: &'static Description) -> TypeCode {
+        TypeCode(Repr::Static(description))
+    }
+
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_> {
+        match &self.0 {
+            Repr::Static(description) => View::Static(description),
+            Repr::Graph(graph, index) => match graph.nodes.get(*index as usize) {
+                Some(node) => View::Graph(graph, node, *index),
+                None => View::Missing,
+            },
+            Repr::Announced(_) => View::Missing,
+        }
+    }
+
+    /// What it describes.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.view().kind()
+    }
+
+    /// The repository id; "" if the kind has none, or if it is not known.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        match &self.0 {
+            Repr::Announced(id) => id,
+            _ => self.view().id(),
+        }
+    }
+
+    /// The name without scope; "" if the kind has none, or if it is not known.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.view().name()
+    }
+
+    /// Members of a structure, exception, union, enumeration or value; an arm with several labels counts once for each.
+    #[must_use]
+    pub fn member_count(&self) -> usize {
+        self.view().member_count()
+    }
+
+    /// The name of a member.
+    #[must_use]
+    pub fn member_name(&self, index: usize) -> Option<&str> {
+        self.view().member(index).map(|member| member.name)
+    }
+
+    /// The type of a member; an enumerator has none.
+    #[must_use]
+    pub fn member_type(&self, index: usize) -> Option<TypeCode> {
+        let view = self.view();
+        view.member(index).filter(|_| view.kind() != Kind::Enum).map(|member| member.ty.to_type_code())
+    }
+
+    /// The label of an arm of a union: a number, the code of a character, the number of an enumerator, 0 or 1. The default
+    /// arm has none.
+    #[must_use]
+    pub fn member_label(&self, index: usize) -> Option<i128> {
+        let view = self.view();
+        let member = view.member(index).filter(|_| view.kind() == Kind::Union)?;
+        (self.default_index() != Some(index)).then_some(member.label)
+    }
+
+    /// Whether a part of a value's state is public.
+    #[must_use]
+    pub fn member_is_public(&self, index: usize) -> Option<bool> {
+        let view = self.view();
+        let is_value = matches!(view.kind(), Kind::Value | Kind::Event);
+        view.member(index).filter(|_| is_value).map(|member| member.visibility == 1)
+    }
+
+    /// The type of a union's discriminator.
+    #[must_use]
+    pub fn discriminator_type(&self) -> Option<TypeCode> {
+        let view = self.view();
+        view.content().filter(|_| view.kind() == Kind::Union).map(View::to_type_code)
+    }
+
+    /// The index of a union's default arm.
+    #[must_use]
+    pub fn default_index(&self) -> Option<usize> {
+        let view = self.view();
+        usize::try_from(view.default()).ok().filter(|_| view.kind() == Kind::Union)
+    }
+
+    /// Elements of a sequence or array, what an alias names, what a box holds.
+    #[must_use]
+    pub fn content_type(&self) -> Option<TypeCode> {
+        let view = self.view();
+        view.content().filter(|_| view.kind().has_content()).map(View::to_type_code)
+    }
+
+    /// The bound of a string or sequence, 0 for none; the length of an array.
+    #[must_use]
+    pub fn length(&self) -> Option<u32> {
+        let view = self.view();
+        let has_length = matches!(view.kind(), Kind::String | Kind::WString | Kind::Sequence | Kind::Array);
+        has_length.then(|| view.length())
+    }
+
+    /// Digits and scale of a fixed.
+    #[must_use]
+    pub fn digits_and_scale(&self) -> Option<(u16, i16)> {
+        let view = self.view();
+        let digits = u16::try_from(view.length()).ok()?;
+        (view.kind() == Kind::Fixed).then(|| (digits, view.scale()))
+    }
+
+    /// Of a value type: 0, or 1 custom, 2 abstract, 3 truncatable.
+    #[must_use]
+    pub fn type_modifier(&self) -> Option<i16> {
+        let view = self.view();
+        matches!(view.kind(), Kind::Value | Kind::Event).then(|| view.modifier())
+    }
+
+    /// The base with state of a value type.
+    #[must_use]
+    pub fn concrete_base_type(&self) -> Option<TypeCode> {
+        let view = self.view();
+        view.content().filter(|_| matches!(view.kind(), Kind::Value | Kind::Event)).map(View::to_type_code)
+    }
+
+    /// The type behind all aliases.
+    #[must_use]
+    pub fn resolved(&self) -> TypeCode {
+        match self.kind() {
+            Kind::Alias => self.view().resolved().to_type_code(),
+            _ => self.clone(),
+        }
+    }
+
+    /// Whether values of the two types can stand for each other: aliases are looked through, and types with the same
+    /// repository id are the same; without ids everything but names is compared (CORBA 3.0.3 section 4.11.1).
+    #[must_use]
+    pub fn equivalent(&self, other: &TypeCode) -> bool {
+        compare::equivalent(self.view(), other.view())
+    }
+
+    /// Whether every part is there: nothing that [`recursive`](TypeCode::recursive) announced is missing.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        match &self.0 {
+            Repr::Static(_) => true,
+            Repr::Graph(graph, _) => !graph.incomplete,
+            Repr::Announced(_) => false,
+        }
+    }
+}
+
+impl PartialEq for TypeCode {
+    fn eq(&self, other: &TypeCode) -> bool {
+        match (&self.0, &other.0) {
+            (Repr::Announced(a), Repr::Announced(b)) => a == b,
+            _ => compare::equal(self.view(), other.view()),
+        }
+    }
+}
+
+impl Eq for TypeCode {}
+
+/// Equal types have equal hashes.
+impl std::hash::Hash for TypeCode {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.kind(), self.id(), self.name(), self.member_count()).hash(state);
+    }
+}
+
+impl From<&'static Description> for TypeCode {
+    fn from(description: &'static Description) -> TypeCode {
+        TypeCode::described(description)
+    }
+}
+
+impl fmt::Display for TypeCode {
+    /// As IDL has it, in short: `sequence<string<8>, 3>`, `struct Point`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(self.view(), f, 8)
+    }
+}
+
+fn show(view: View<'_>, f: &mut fmt::Formatter<'_>, depth: u32) -> fmt::Result {
+    let (kind, bound) = (view.kind(), view.length());
+    let Some(depth) = depth.checked_sub(1) else { return f.write_str("...") };
+    match (kind, view.content()) {
+        (Kind::Sequence, Some(element)) => {
+            f.write_str("sequence<")?;
+            show(element, f, depth)?;
+            if bound == 0 { f.write_str(">") } else { write!(f, ", {bound}>") }
+        }
+        (Kind::Array, Some(element)) => {
+            show(element, f, depth)?;
+            write!(f, "[{bound}]")
+        }
+        (Kind::String | Kind::WString, _) if bound > 0 => write!(f, "{kind}<{bound}>"),
+        (Kind::Fixed, _) => write!(f, "fixed<{bound}, {}>", view.scale()),
+        _ if kind.has_id() && view.name().is_empty() => write!(f, "{kind} {}", view.id()),
+        _ if kind.has_id() => write!(f, "{kind} {}", view.name()),
+        _ => f.write_str(kind.name()),
+    }
+}
+
+impl fmt::Debug for TypeCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TypeCode({self}")?;
+        if !self.id().is_empty() {
+            write!(f, " {}", self.id())?;
+        }
+        f.write_str(")")
+    }
+}
+
+#[cfg(test)]
+mod tests;

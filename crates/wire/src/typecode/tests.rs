@@ -1,0 +1,234 @@
+use super::description::{
+    BOOLEAN, LONG, SHORT, STRING, alias, arm, array, enumeration, enumerator, exception, fixed, interface, member,
+    sequence, structure, union, wstring,
+};
+use super::*;
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian};
+use crate::limits::Limits;
+
+static NODE: Description = structure(
+    "IDL:Node:1.0",
+    "Node",
+    &[member("value", LONG), member("next", &sequence(&NODE, 0)), member("colour", &COLOUR), member("other", &COLOUR)],
+);
+static COLOUR: Description = enumeration("IDL:Colour:1.0", "Colour", &[enumerator("red"), enumerator("green")]);
+static NUMBER: Description =
+    union("IDL:Number:1.0", "Number", &COLOUR, 2, &[arm(0, "a", SHORT), arm(1, "b", &fixed(5, 2)), member("c", &NODE)]);
+static NAMES: Description = alias("IDL:Names:1.0", "Names", &sequence(&wstring(7), 3));
+static FAILED: Description = exception("IDL:Failed:1.0", "Failed", &[member("why", STRING), member("n", &NUMBER)]);
+static ECHO: Description = interface("IDL:Echo:1.0", "Echo");
+static TABLE: Description = array(&array(BOOLEAN, 3), 2);
+static ALL: [&Description; 7] = [&NODE, &COLOUR, &NUMBER, &NAMES, &FAILED, &ECHO, &TABLE];
+
+fn encoded(type_code: &TypeCode, endian: Endian) -> Vec<u8> {
+    let mut e = Encoder::new();
+    e.set_endian(endian);
+    e.write_u8(9);
+    type_code.encode(&mut e).unwrap();
+    e.to_vec()
+}
+
+fn decoded(octets: &[u8]) -> Result<TypeCode, CdrError> {
+    TypeCode::decode(&mut Decoder::new(octets, Endian::Big))
+}
+
+#[test]
+fn types_come_back_in_both_orders() {
+    for description in ALL {
+        let type_code = TypeCode::described(description);
+        for endian in [Endian::Big, Endian::Little] {
+            let octets = encoded(&type_code, endian);
+            let mut d = Decoder::new(&octets, endian).at(1);
+            let again = TypeCode::decode(&mut d).unwrap();
+            assert_eq!((&again, d.remaining()), (&type_code, 0));
+            assert!(again.equivalent(&type_code));
+            assert_eq!(encoded(&again, endian), octets);
+            for len in 1..octets.len() {
+                assert!(TypeCode::decode(&mut Decoder::new(&octets[..len], endian).at(1)).is_err(), "{len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_layout_of_a_recursive_type() {
+    static LIST: Description = structure("IDL:L:1.0", "L", &[member("l", &sequence(&LIST, 0))]);
+    let octets = encoded(&TypeCode::described(&LIST), Endian::Big);
+    #[rustfmt::skip]
+    let expected: &[u8] = &[
+        9, 0, 0, 0,
+        0, 0, 0, 15, 0, 0, 0, 64, 0, 0, 0, 0,
+        0, 0, 0, 10, b'I', b'D', b'L', b':', b'L', b':', b'1', b'.', b'0', 0, 0, 0,
+        0, 0, 0, 2, b'L', 0, 0, 0,
+        0, 0, 0, 1, 0, 0, 0, 2, b'l', 0, 0, 0,
+        0, 0, 0, 19, 0, 0, 0, 16, 0, 0, 0, 0,
+        // From the offset, at 68, back to the kind of the structure, at 4.
+        0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xc0, 0, 0, 0, 0,
+    ];
+    assert_eq!(octets, expected);
+}
+
+#[test]
+fn accessors_answer_for_their_kinds_only() {
+    let number = TypeCode::described(&NUMBER);
+    assert_eq!((number.kind(), number.id(), number.name()), (Kind::Union, "IDL:Number:1.0", "Number"));
+    assert_eq!((number.member_count(), number.default_index(), number.member_label(1)), (3, Some(2), Some(1)));
+    assert_eq!((number.member_label(2), number.member_name(2), number.member_name(3)), (None, Some("c"), None));
+    assert_eq!(number.discriminator_type().unwrap().name(), "Colour");
+    assert_eq!(number.member_type(1).unwrap().digits_and_scale(), Some((5, 2)));
+    assert_eq!((number.content_type(), number.length(), number.type_modifier()), (None, None, None));
+    let names = TypeCode::described(&NAMES);
+    assert_eq!(names.resolved().to_string(), "sequence<wstring<7>, 3>");
+    assert_eq!(names.resolved().length(), Some(3));
+    assert_eq!(
+        format!("{number:?} {}", TypeCode::described(&TABLE)),
+        "TypeCode(union Number IDL:Number:1.0) boolean[3][2]"
+    );
+}
+
+#[test]
+fn aliases_are_looked_through_and_ids_decide() {
+    let names = TypeCode::described(&NAMES);
+    let plain = TypeCode::sequence(TypeCode::wstring(7), 3).unwrap();
+    assert!(names.equivalent(&plain) && plain.equivalent(&names) && names != plain);
+    assert!(!plain.equivalent(&TypeCode::sequence(TypeCode::wstring(7), 4).unwrap()));
+    let renamed = TypeCode::structure("IDL:Node:1.0", "Other", [("x", TypeCode::ANY)]).unwrap();
+    assert!(renamed.equivalent(&TypeCode::described(&NODE)) && renamed != TypeCode::described(&NODE));
+    assert!(!TypeCode::LONG.equivalent(&TypeCode::ULONG));
+}
+
+#[test]
+fn compact_types_have_ids_and_no_names() {
+    for description in ALL {
+        let full = TypeCode::described(description);
+        let compact = full.compact();
+        assert!(compact.equivalent(&full) && full.equivalent(&compact));
+        assert!(encoded(&compact, Endian::Big).len() <= encoded(&full, Endian::Big).len());
+        assert_eq!(compact.member_name(0).unwrap_or_default(), "");
+        assert_eq!(compact.name(), if full.kind() == Kind::Alias { full.name() } else { "" });
+        assert_eq!(
+            TypeCode::decode(&mut Decoder::new(&encoded(&compact, Endian::Big), Endian::Big).at(1)),
+            Ok(compact)
+        );
+    }
+}
+
+#[test]
+fn recursive_types_are_complete_when_the_last_announced_part_is_there() {
+    let inner = TypeCode::structure(
+        "IDL:B:1.0",
+        "B",
+        [
+            ("a", TypeCode::sequence(TypeCode::recursive("IDL:A:1.0"), 0).unwrap()),
+            ("b", TypeCode::sequence(TypeCode::recursive("IDL:B:1.0"), 0).unwrap()),
+        ],
+    )
+    .unwrap();
+    assert!(!inner.is_complete());
+    let mut e = Encoder::new();
+    assert_eq!(inner.encode(&mut e), Err(CdrError::IncompleteType));
+    let outer = TypeCode::structure("IDL:A:1.0", "A", [("b", inner)]).unwrap();
+    assert!(outer.is_complete());
+    let again = outer.member_type(0).unwrap().member_type(0).unwrap().content_type().unwrap();
+    assert_eq!(again, outer);
+    let octets = encoded(&outer, Endian::Big);
+    assert_eq!(TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at(1)), Ok(outer));
+}
+
+#[test]
+fn types_that_cannot_be() {
+    let long = || TypeCode::LONG;
+    let name = |name| TypeCode::structure("IDL:S:1.0", name, [("x", long())]).err();
+    assert_eq!((name("S"), name("1S"), name("a b")), (None, Some(TypeCodeError::Name), Some(TypeCodeError::Name)));
+    let members =
+        |names: [&'static str; 2]| TypeCode::structure("IDL:S:1.0", "S", names.map(|name| (name, long()))).err();
+    assert_eq!(
+        (members(["a", "A"]), members(["", "a"])),
+        (Some(TypeCodeError::MemberName), Some(TypeCodeError::MemberName))
+    );
+    assert_eq!(TypeCode::structure("S", "S", [("x", long())]).err(), Some(TypeCodeError::RepositoryId));
+    assert_eq!(TypeCode::sequence(TypeCode::VOID, 0).err(), Some(TypeCodeError::Member));
+    assert_eq!(TypeCode::fixed(32, 0).err(), Some(TypeCodeError::Digits));
+    let arms = |discriminator: TypeCode, labels: &[Option<i128>]| {
+        let arms = labels.iter().map(|label| UnionMember { label: *label, name: "x".into(), ty: long() });
+        TypeCode::union("IDL:U:1.0", "U", discriminator, arms.collect::<Vec<_>>()).err()
+    };
+    assert_eq!(arms(TypeCode::BOOLEAN, &[Some(0), Some(1)]), None);
+    assert_eq!(arms(TypeCode::BOOLEAN, &[Some(2)]), Some(TypeCodeError::Label));
+    assert_eq!(arms(TypeCode::SHORT, &[Some(1), Some(1)]), Some(TypeCodeError::DuplicateLabel));
+    assert_eq!(arms(TypeCode::SHORT, &[None, None]), Some(TypeCodeError::DuplicateLabel));
+    assert_eq!(arms(TypeCode::STRING, &[None]), Some(TypeCodeError::Discriminator));
+}
+
+/// A structure with one member, whose type is given as octets.
+fn with_member(member: &[u8]) -> Vec<u8> {
+    #[rustfmt::skip]
+    let mut octets = vec![
+        0, 0, 0, 15, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0,
+        0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0,
+    ];
+    octets.extend(member);
+    octets[7] = u8::try_from(octets.len() - 8).unwrap();
+    octets
+}
+
+#[test]
+fn indirections_lead_to_a_kind_that_was_read() {
+    let indirection = |offset: i32| decoded(&with_member(&[&[0xff; 4][..], &offset.to_be_bytes()].concat()));
+    // The offset stands at 44. A structure that holds itself can be described, though no value of it can be.
+    assert_eq!(indirection(-44).unwrap().member_type(0).unwrap().kind(), Kind::Struct);
+    for offset in [0, -4, -8, 4, 400, -43, -45, -48, -40, -36, i32::MIN, i32::MAX] {
+        assert_eq!(indirection(offset).err(), Some(CdrError::BadIndirection), "{offset}");
+    }
+    assert_eq!(decoded(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xf8]).err(), Some(CdrError::BadIndirection));
+    assert_eq!(CdrError::BadIndirection.kind(), crate::exception::SystemExceptionKind::Marshal);
+}
+
+#[test]
+fn malformed_types() {
+    assert_eq!(decoded(&[0, 0, 0, 37]).err(), Some(CdrError::BadType));
+    assert_eq!(decoded(&with_member(&[0, 0, 0, 1])).err(), Some(CdrError::IllegitimateMember));
+    assert_eq!(decoded(&with_member(&[0, 0, 0, 28, 0, 32, 0, 0])).err(), Some(CdrError::BadType));
+    assert!(decoded(&with_member(&[0, 0, 0, 28, 0, 31, 0, 0])).is_ok());
+    assert!(decoded(&with_member(&[0, 0, 0, 11])).is_ok());
+    // A count of members that the encapsulation cannot hold.
+    let mut many = with_member(&[0, 0, 0, 11]);
+    many[28] = 1;
+    assert_eq!(decoded(&many).err(), Some(CdrError::CountOverRest));
+}
+
+#[test]
+fn nesting_is_bounded() {
+    let nested = |depth: usize| {
+        let mut type_code = TypeCode::LONG;
+        for _ in 0..depth {
+            type_code = TypeCode::sequence(type_code, 0).unwrap();
+        }
+        encoded(&type_code, Endian::Big)
+    };
+    let limit = usize::try_from(Limits::DEFAULT.nesting).unwrap();
+    let decode = |octets: &[u8]| TypeCode::decode(&mut Decoder::new(octets, Endian::Big).at(1));
+    assert!(decode(&nested(limit)).is_ok());
+    assert_eq!(decode(&nested(limit + 1)), Err(CdrError::TooDeep));
+}
+
+#[test]
+fn types_that_share_their_parts_are_compared_and_written_without_visiting_them_twice() {
+    // Each type has the one before twice: 2^100 parts.
+    let build = || {
+        let mut type_code = TypeCode::structure("IDL:S0:1.0", "S0", [("x", TypeCode::LONG)]).unwrap();
+        for depth in 1..100 {
+            let name = format!("S{depth}");
+            let members = [("a", type_code.clone()), ("b", type_code)];
+            type_code = TypeCode::structure(&format!("IDL:{name}:1.0"), &name, members).unwrap();
+        }
+        type_code
+    };
+    let (a, b) = (build(), build());
+    assert_eq!(a, b);
+    let octets = encoded(&a, Endian::Big);
+    assert!(octets.len() < 20_000);
+    assert_eq!(TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at(1)), Ok(b));
+    assert!(a.compact().equivalent(&a));
+}
