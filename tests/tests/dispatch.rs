@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use corelane::{Dispatch, Reference, SystemExceptionKind};
-use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, test};
+use corelane::{Dispatch, Orb, PoolConfig, Reference, SystemExceptionKind};
+use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_with, test};
 
 #[test]
 fn plain_calls_work_in_every_architecture() {
@@ -85,6 +85,30 @@ fn a_full_queue_turns_requests_away() {
         assert!(refused.iter().all(|refused| refused.kind() == SystemExceptionKind::Transient));
         running.join().unwrap().unwrap();
     });
+}
+
+#[test]
+fn a_queue_with_too_many_octets_turns_requests_away() {
+    let dispatch = Dispatch::HalfSyncHalfAsync { threads: 1, queue: 64 };
+    let pool = PoolConfig { dispatch, queue_octets: 1 << 20, ..PoolConfig::default() };
+    let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
+    let (_orb, probe) = client(&server.ior);
+    let large = vec![0; 3 << 20];
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| probe.slow(2000));
+        while server.probe.started().unwrap() == 0 {
+            std::thread::yield_now();
+        }
+        // One is taken because nothing waits, however large it is; behind it there is no room for another one.
+        let calls: Vec<_> = (0..3).map(|_| scope.spawn(|| probe.mirror(&large).map(|octets| octets.len()))).collect();
+        let outcomes: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
+        let (taken, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+        assert_eq!((taken.len(), refused.len()), (1, 2), "{refused:?}");
+        assert!(refused.iter().all(|call| call.as_ref().unwrap_err().kind() == SystemExceptionKind::Transient));
+        running.join().unwrap().unwrap();
+    });
+    // What has run makes room again.
+    assert_eq!(probe.mirror(&large).unwrap().len(), large.len());
 }
 
 #[test]

@@ -10,6 +10,7 @@
 mod endpoint;
 pub mod mock;
 mod socket;
+mod socket_file;
 mod stream;
 mod transport;
 

@@ -10,6 +10,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::poll;
 use corelane_sys::socket::{self, Address, Options};
 
+use crate::socket_file::{self, SocketFile};
 use crate::transport::{Listener, Transport};
 use crate::{Endpoint, Half, Peer, Stream, Wait};
 
@@ -59,7 +60,7 @@ impl Transport for Tcp {
                         Endpoint::Tcp { host, .. } if !host.is_empty() => host.clone(),
                         _ => address.ip().to_string(),
                     };
-                    return Ok(Box::new(SocketListener { fd, local: Endpoint::Tcp { host, port } }));
+                    return Ok(Box::new(SocketListener { fd, local: Endpoint::Tcp { host, port }, _file: None }));
                 }
                 Err(error) => failure = error,
             }
@@ -99,9 +100,10 @@ impl Transport for Unix {
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         let path = path(endpoint)?;
-        remove_stale_socket(path)?;
+        socket_file::remove_stale(path)?;
         let fd = socket::listen(&Address::Unix(path.to_owned()), &Options::default(), BACKLOG)?;
-        Ok(Box::new(SocketListener { fd, local: endpoint.clone() }))
+        let file = Some(SocketFile::of(path)?);
+        Ok(Box::new(SocketListener { fd, local: endpoint.clone(), _file: file }))
     }
 }
 
@@ -111,20 +113,6 @@ fn path(endpoint: &Endpoint) -> io::Result<&Path> {
         Endpoint::Tcp { .. } => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no Unix endpoint")))
         }
-    }
-}
-
-/// A socket file that a dead process left behind is in the way of a new one; one that answers is not ours to remove.
-fn remove_stale_socket(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::FileTypeExt;
-    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if !found.file_type().is_socket() {
-        return Ok(());
-    }
-    match socket::connect(&Address::Unix(path.to_owned()), &Options::default(), None) {
-        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, format!("a server listens at {}", path.display()))),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
-        Err(_) => Ok(()),
     }
 }
 
@@ -214,6 +202,8 @@ fn time_out(error: io::Error) -> io::Error {
 
 #[derive(Debug)]
 struct SocketListener {
+    /// Goes first: as long as the socket is there, no other file can have its file's inode.
+    _file: Option<SocketFile>,
     fd: OwnedFd,
     local: Endpoint,
 }
@@ -237,15 +227,6 @@ impl Listener for SocketListener {
 
     fn local(&self) -> &Endpoint {
         &self.local
-    }
-}
-
-impl Drop for SocketListener {
-    fn drop(&mut self) {
-        if let Endpoint::Unix { path } = &self.local {
-            // Best effort: a file left behind is removed by the next listener.
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 

@@ -48,6 +48,11 @@ impl Orb {
         OrbBuilder::new()
     }
 
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// The root of the POAs. Its manager holds requests until it is activated.
     #[must_use]
     pub fn root_poa(&self) -> Poa {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use corelane_sys::buffer::Buffer;
+use corelane_sys::buffer::{Buffer, RESERVE_ABOVE};
 use corelane_wire::Octets;
 
 /// What a fresh buffer takes in one read.
@@ -84,6 +84,11 @@ impl ReceiveBuffer {
 
     pub(crate) fn clear(&mut self) {
         self.0.clear();
+    }
+
+    /// Memory that is held however little has arrived: addresses above are none.
+    pub(crate) fn held(&self) -> usize {
+        self.0.capacity().min(RESERVE_ABOVE)
     }
 
     /// Memory or addresses held.

@@ -59,6 +59,27 @@ pub fn raise_descriptor_limit(wanted: u64) -> std::io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Runs `body` in a forked child, and returns what it returned: for tests of what a child finds. The child has the calling thread
+/// only, so `body` must not need a lock that another thread may hold, and has ended when it returns; nothing else of the parent
+/// runs in it. False too where the child died.
+///
+/// # Errors
+/// When the system gives no process.
+#[cfg(any(test, feature = "testing"))]
+pub fn in_child(body: impl FnOnce() -> bool) -> std::io::Result<bool> {
+    // SAFETY: takes no pointers; the child runs `body`, of which the caller says what it needs, and ends below.
+    let child = crate::call::once(|| unsafe { libc::fork() })?;
+    if child == 0 {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        // SAFETY: ends the child at once, without the handlers that the parent registered.
+        unsafe { libc::_exit(if outcome.unwrap_or(false) { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is one writable int, and `child` is this process's own.
+    crate::call::restarting(|| unsafe { libc::waitpid(child, &raw mut status, 0) })?;
+    Ok(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0)
+}
+
 #[cold]
 fn watch() -> u64 {
     static WATCH: Once = Once::new();
@@ -83,18 +104,8 @@ mod tests {
     fn a_fork_changes_generation_and_id() {
         let (generation_here, id_here) = (generation(), id());
         assert_eq!(id_here, std::process::id());
-        // SAFETY: the child only reads atomics and the process id, then exits without unwinding.
-        let child = unsafe { libc::fork() };
-        assert!(child >= 0);
-        if child == 0 {
-            let noticed = generation() == generation_here + 1 && id() != id_here;
-            // SAFETY: ends the child at once, running nothing of the parent's.
-            unsafe { libc::_exit(if noticed { 0 } else { 1 }) };
-        }
-        let mut status = 0;
-        // SAFETY: `status` is writable, and `child` is ours.
-        unsafe { libc::waitpid(child, &mut status, 0) };
-        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0);
+        assert!(in_child(|| generation() == generation_here + 1 && id() != id_here).unwrap());
+        assert!(!in_child(|| false).unwrap());
         assert_eq!(generation(), generation_here);
     }
 }

@@ -38,6 +38,14 @@ pub(crate) fn request(queue: Option<(usize, usize)>) -> Entry {
     }
 }
 
+/// Octets of requests in a lane's queue: whether `more` may join `waiting`. Where nothing waits, a request of any size may: it would
+/// never run otherwise.
+#[must_use]
+#[inline]
+pub(crate) fn octets_fit(waiting: usize, more: usize, most: usize) -> bool {
+    waiting == 0 || waiting.saturating_add(more) <= most
+}
+
 /// Whether a connection is read from: not while its peer leaves replies unread, and not while `most` of its requests wait
 /// ([`Limits::outstanding_requests`](crate::Limits)). What is not read stays in the transport and in the end with the peer.
 #[must_use]
@@ -76,6 +84,13 @@ mod tests {
         assert_eq!(request(Some((1, 2))), Entry::Queue);
         assert_eq!(request(Some((2, 2))), Entry::Refuse);
         assert_eq!(request(Some((0, 0))), Entry::Refuse);
+    }
+
+    #[test]
+    fn octets_of_the_queue_are_bounded_behind_the_first_request() {
+        assert!(octets_fit(0, usize::MAX, 1));
+        assert!(octets_fit(1, 2, 3));
+        assert!(!octets_fit(1, 3, 3) && !octets_fit(1, usize::MAX, 3));
     }
 
     #[test]

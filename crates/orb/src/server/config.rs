@@ -18,7 +18,8 @@ pub enum Dispatch {
         /// Number of threads.
         threads: usize,
     },
-    /// One thread reads and fills a bounded queue, the others run requests; past the bound requests are refused with TRANSIENT 1.
+    /// One thread reads and fills a bounded queue, the others run requests; past the bound, or that of
+    /// [`PoolConfig::queue_octets`], requests are refused with TRANSIENT 1.
     HalfSyncHalfAsync {
         /// Threads that run requests.
         threads: usize,
@@ -62,6 +63,9 @@ pub struct PoolConfig {
     pub connections: usize,
     /// Octets of replies that may wait for a peer that does not read; past it the connection is closed.
     pub output_bound: usize,
+    /// Octets of requests that may wait in the queue of a half-synchronous pool; past it they are refused with TRANSIENT 1, as past
+    /// the bound on their number. A request that finds nothing waiting is taken whatever its size.
+    pub queue_octets: usize,
     /// How long an incomplete message may go without a further octet before its connection is closed.
     pub message_timeout: Duration,
 }
@@ -75,6 +79,7 @@ impl Default for PoolConfig {
             stack: 1 << 20,
             connections: 20_000,
             output_bound: 64 << 20,
+            queue_octets: 64 << 20,
             message_timeout: Duration::from_secs(30),
         }
     }

@@ -110,7 +110,7 @@ impl Lane {
         }
         let most = u32::try_from(config.connections).unwrap_or(u32::MAX >> 1);
         let queue = match config.dispatch {
-            Dispatch::HalfSyncHalfAsync { queue, .. } => Some(Queue::new(queue)?),
+            Dispatch::HalfSyncHalfAsync { queue, .. } => Some(Queue::new(queue, config.queue_octets)?),
             _ => None,
         };
         Ok(Arc::new_cyclic(|own: &Weak<Lane>| {

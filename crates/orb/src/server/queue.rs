@@ -19,7 +19,9 @@ use super::worker::Message;
 pub(crate) struct Queue {
     state: Mutex<State>,
     filled: Condvar,
+    /// Messages, and their octets, that may wait.
     bound: usize,
+    octets: usize,
     /// For threads that wait for a reply and would serve meanwhile (decision 5).
     bell: Wake,
     listening: AtomicUsize,
@@ -28,15 +30,29 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<(Waiting, Message)>,
+    /// What the waiting messages hold.
+    octets: usize,
     stopped: bool,
 }
 
+impl State {
+    fn next(&mut self) -> Option<(Waiting, Message)> {
+        if self.stopped {
+            return None;
+        }
+        let next = self.waiting.pop_front()?;
+        self.octets -= next.1.octets();
+        Some(next)
+    }
+}
+
 impl Queue {
-    pub(crate) fn new(bound: usize) -> io::Result<Self> {
+    pub(crate) fn new(bound: usize, octets: usize) -> io::Result<Self> {
         Ok(Queue {
             state: Mutex::new("request queue", Scope::Lane, State::default()),
             filled: Condvar::new(),
             bound,
+            octets,
             bell: Wake::new()?,
             listening: AtomicUsize::new(0),
         })
@@ -45,9 +61,13 @@ impl Queue {
     /// Lists a message; gives it back when too many wait.
     pub(crate) fn push(&self, connection: &Arc<Connection>, message: Message) -> Result<(), Message> {
         let mut state = self.state.lock();
-        if admission::request(Some((state.waiting.len(), self.bound))) == Entry::Refuse {
+        let more = message.octets();
+        if admission::request(Some((state.waiting.len(), self.bound))) == Entry::Refuse
+            || !admission::octets_fit(state.octets, more, self.octets)
+        {
             return Err(message);
         }
+        state.octets += more;
         state.waiting.push_back((connection.wait(), message));
         drop(state);
         counters::count_handoff();
@@ -83,7 +103,7 @@ impl Queue {
     pub(crate) fn try_pop(&self) -> Option<(Arc<Connection>, Message)> {
         self.bell.drain();
         let mut state = self.state.lock();
-        let next = if state.stopped { None } else { state.waiting.pop_front() };
+        let next = state.next();
         let more = !state.stopped && !state.waiting.is_empty();
         drop(state);
         if more {
@@ -99,7 +119,7 @@ impl Queue {
             if state.stopped {
                 return None;
             }
-            if let Some((waiting, message)) = state.waiting.pop_front() {
+            if let Some((waiting, message)) = state.next() {
                 drop(state);
                 return Some((waiting.leave(), message));
             }

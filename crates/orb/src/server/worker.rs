@@ -17,7 +17,7 @@ use crate::receive::ReceiveBuffer;
 const SPARES: usize = 4;
 /// A message up to this size is copied rather than what follows it.
 const SMALL: usize = 8 * 1024;
-/// A buffer larger than this is given back to the system after its message.
+/// Memory larger than this is given back to the system after its message.
 const KEPT: usize = 1 << 20;
 
 /// The memory of one thread, reused from request to request.
@@ -45,6 +45,17 @@ pub(crate) enum Message {
     Buffered(Header, usize, ReceiveBuffer),
     /// Put together from fragments, with the places where GIOP 1.1 fragments begin.
     Assembled(Header, Vec<u8>, Vec<usize>),
+}
+
+impl Message {
+    /// Memory that it holds while it waits outside the thread's own buffer.
+    pub(crate) fn octets(&self) -> usize {
+        match self {
+            Message::Here(_, length) => *length,
+            Message::Buffered(_, length, buffer) => buffer.held().max(*length),
+            Message::Assembled(_, octets, _) => octets.len(),
+        }
+    }
 }
 
 /// What reading came to.
@@ -104,7 +115,7 @@ impl Worker {
                     return Read::Message { message: Message::Assembled(header, message, breaks), more };
                 }
                 Err(fault) => {
-                    self.buffer.clear();
+                    self.forget();
                     reading.over = true;
                     return Read::Fault(fault.into());
                 }
@@ -119,7 +130,7 @@ impl Worker {
             let size = room.len();
             match connection.stream.recv(room, wait) {
                 Ok(0) => {
-                    self.buffer.clear();
+                    self.forget();
                     reading.over = true;
                     return Read::End;
                 }
@@ -130,7 +141,7 @@ impl Worker {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return self.pause(reading, connection),
                 Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return self.pause(reading, connection),
                 Err(_) => {
-                    self.buffer.clear();
+                    self.forget();
                     reading.over = true;
                     return Read::End;
                 }
@@ -182,6 +193,34 @@ impl Worker {
         if !self.buffer.is_empty() && reading.partial.is_none() {
             let spare = self.spare();
             reading.partial = Some(std::mem::replace(&mut self.buffer, spare));
+        }
+    }
+
+    /// What was read leads to nothing.
+    #[cold]
+    fn forget(&mut self) {
+        self.buffer.clear();
+        self.settle();
+    }
+
+    /// Gives back what one large message made grow.
+    #[inline]
+    fn settle(&mut self) {
+        if self.buffer.capacity().max(self.memory.reply.capacity()).max(self.memory.scratch.allocated()) > KEPT {
+            self.shrink();
+        }
+    }
+
+    #[cold]
+    fn shrink(&mut self) {
+        if self.buffer.is_empty() && self.buffer.capacity() > KEPT {
+            self.buffer = self.spare();
+        }
+        if self.memory.reply.capacity() > KEPT {
+            self.memory.reply = Vec::new();
+        }
+        if self.memory.scratch.allocated() > KEPT {
+            self.memory.scratch = Scratch::new();
         }
     }
 
@@ -242,7 +281,7 @@ impl Worker {
         message: Message,
         wait: Wait,
     ) -> bool {
-        match message {
+        let goes_on = match message {
             Message::Here(header, length) => {
                 let goes_on = request::serve(
                     core,
@@ -265,7 +304,9 @@ impl Worker {
             Message::Assembled(header, octets, breaks) => {
                 request::serve(core, connection, header, &octets, &breaks, &mut self.memory, wait)
             }
-        }
+        };
+        self.settle();
+        goes_on
     }
 }
 
@@ -283,4 +324,73 @@ fn note_progress(reading: &Reading, connection: &Connection) {
 fn holds_message(octets: &[u8]) -> bool {
     let header = octets.first_chunk().map(Header::parse);
     header.is_some_and(|header| header.map_or(true, |header| header.total() <= octets.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use corelane_net::{Endpoint, Stream, Tcp, Transport};
+    use corelane_wire::giop::MessageKind;
+    use corelane_wire::{Decoder, Endian, Version};
+
+    use super::*;
+    use crate::Orb;
+
+    /// A stream whose peer has gone.
+    fn stream() -> Box<dyn Stream> {
+        let listener = Tcp.listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
+        Tcp.connect(listener.local(), None).unwrap()
+    }
+
+    /// A message that asks for nothing.
+    fn header(size: usize) -> Header {
+        Header {
+            version: Version::GIOP_1_2,
+            endian: Endian::Big,
+            more_fragments: false,
+            kind: MessageKind::CancelRequest,
+            size: u32::try_from(size).unwrap(),
+        }
+    }
+
+    fn held(worker: &Worker) -> usize {
+        let memory = &worker.memory;
+        let spares = worker.spares.iter().map(ReceiveBuffer::capacity).max().unwrap_or(0);
+        worker.buffer.capacity().max(memory.reply.capacity()).max(memory.scratch.allocated()).max(spares)
+    }
+
+    #[test]
+    fn one_large_message_leaves_no_large_buffers() {
+        let orb = Orb::new().unwrap();
+        let connection = Arc::new(Connection::new(stream(), Weak::new(), (0, 0), 0));
+        let mut worker = Worker::new();
+        let large = vec![0; 4 * KEPT];
+        for kind in 0..3 {
+            worker.buffer.append(&large);
+            worker.memory.reply.reserve(4 * KEPT);
+            // Numbers of the other order are turned around in the arena.
+            let mut numbers =
+                Decoder::new(&large, Endian::from_flag(Endian::NATIVE.flag() ^ 1)).with_scratch(&worker.memory.scratch);
+            numbers.read_slice::<u64>(large.len() / 8).unwrap();
+            assert!(held(&worker) > KEPT);
+            let message = match kind {
+                0 => Message::Here(header(large.len() - Header::LEN), large.len()),
+                1 => {
+                    let here = Message::Here(header(large.len() - Header::LEN), large.len());
+                    worker.detach(here)
+                }
+                _ => {
+                    worker.buffer.consume(large.len());
+                    Message::Assembled(header(0), Vec::new(), Vec::new())
+                }
+            };
+            worker.serve(orb.core(), &connection, message, Wait::Now);
+            assert!(held(&worker) <= KEPT, "{kind}");
+        }
+        worker.buffer.append(&large);
+        let mut reading = Reading { framer: Default::default(), partial: None, over: false };
+        let read = worker.read(&mut reading, &connection, &Limits::DEFAULT, Wait::Now);
+        assert!(matches!(read, Read::Fault(_)) && held(&worker) <= KEPT);
+    }
 }

@@ -1,0 +1,203 @@
+//! The file of a Unix listener: one that a dead process left is removed before listening, one's own when the listener goes.
+//!
+//! Invariant: no other file is ever removed, and none behind which a process listens.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::process;
+use corelane_sys::socket::{self, Address, Options};
+
+/// How long a listener with a full backlog may keep one waiting that only wants to know whether it lives.
+const PROBE: Duration = Duration::from_millis(200);
+
+/// The file that a listener made; removed with it.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode: the path may have been given to another file since.
+    identity: (u64, u64),
+    /// In a forked child the listener, and its file, are still the parent's.
+    forks: u64,
+}
+
+impl SocketFile {
+    /// The file at `path`, which the caller has just bound.
+    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+        let identity = identity(&fs::symlink_metadata(path)?);
+        Ok(SocketFile { path: path.to_owned(), identity, forks: process::generation() })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let is_own = || fs::symlink_metadata(&self.path).is_ok_and(|found| identity(&found) == self.identity);
+        if process::generation() == self.forks && is_own() {
+            // Best effort: a file left behind is removed by the next listener.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
+}
+
+/// Removes the socket file that a dead process left at `path`.
+///
+/// # Errors
+/// `AddrInUse` if a process listens there, or is about to; what is no socket is left for `bind` to refuse.
+pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
+    if !is_socket(path) {
+        return Ok(());
+    }
+    check_dead(path, path)?;
+    // Between the look and the removal another process may have put its own file there. So it is moved out of the way first,
+    // and looked at again where nobody else will touch it.
+    let aside = beside(path);
+    match fs::rename(path, &aside) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    let dead = if is_socket(&aside) { check_dead(&aside, path) } else { Err(in_use(path)) };
+    // Never over another file: a link is refused where there is one.
+    let back = if dead.is_err() { fs::hard_link(&aside, path) } else { Ok(()) };
+    if back.is_ok() {
+        fs::remove_file(&aside)?;
+    }
+    dead.and(back)
+}
+
+fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
+/// Nobody answers behind the socket file `file`, and no process has a socket bound to `path`.
+fn check_dead(file: &Path, path: &Path) -> io::Result<()> {
+    let until = Monotonic::now() + PROBE;
+    match socket::connect(&Address::Unix(file.to_owned()), &Options::default(), Some(until)) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !is_bound(path) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        _ => Err(in_use(path)),
+    }
+}
+
+/// Whether a socket is bound to `path`: a process that does not listen yet refuses connections as a dead one does.
+fn is_bound(path: &Path) -> bool {
+    // Without /proc only the answer to a connection tells.
+    let sockets = fs::read("/proc/net/unix").unwrap_or_default();
+    let wanted = path.as_os_str().as_bytes();
+    sockets
+        .split(|&octet| octet == b'\n')
+        .any(|line| line.strip_suffix(wanted).is_some_and(|head| head.ends_with(b" ")))
+}
+
+fn in_use(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::AddrInUse, format!("{} is in use", path.display()))
+}
+
+/// A name in the same folder that no other call uses.
+fn beside(path: &Path) -> PathBuf {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let mut name = path.as_os_str().to_owned().into_vec();
+    // No longer than the path itself where it can be: what can be bound to can be connected to.
+    let folder = path.as_os_str().len() - path.file_name().map_or(0, |name| name.len());
+    name.truncate(folder);
+    name.extend(format!(".{:x}.{call:x}", process::id()).into_bytes());
+    PathBuf::from(std::ffi::OsString::from_vec(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+
+    use super::*;
+    use crate::{Endpoint, Transport, Unix};
+
+    /// A folder for one test, without anything in it.
+    fn folder(test: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("corelane-{test}-{}", process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    fn refused(path: &Path) {
+        assert_eq!(Unix.listen(&Endpoint::unix(path)).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn a_forked_child_leaves_the_file_to_its_parent() {
+        let folder = folder("forked");
+        let path = folder.join("socket");
+        let mut listener = Some(Unix.listen(&Endpoint::unix(&path)).unwrap());
+        assert!(process::in_child(|| drop(listener.take()) == ()).unwrap());
+        UnixStream::connect(&path).unwrap();
+        drop(listener);
+        assert!(!path.exists());
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn only_the_file_of_a_dead_listener_is_removed() {
+        let folder = folder("stale");
+        let path = folder.join("socket");
+        let living = UnixListener::bind(&path).unwrap();
+        refused(&path);
+        UnixStream::connect(&path).unwrap();
+        drop(living);
+        drop(Unix.listen(&Endpoint::unix(&path)).unwrap());
+
+        // Bound, and not listening.
+        let datagrams = UnixDatagram::bind(&path).unwrap();
+        assert!(is_bound(&path));
+        refused(&path);
+        assert!(path.exists());
+        drop(datagrams);
+        assert!(!is_bound(&path));
+        fs::remove_file(&path).unwrap();
+
+        fs::write(&path, "mine").unwrap();
+        refused(&path);
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+        fs::remove_file(&path).unwrap();
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_living_listener_with_a_full_backlog_is_not_waited_for() {
+        let folder = folder("full");
+        let path = folder.join("socket");
+        let living = socket::listen(&Address::Unix(path.clone()), &Options::default(), 0).unwrap();
+        let soon = || Some(Monotonic::now() + Duration::from_millis(1));
+        let fill = || socket::connect(&Address::Unix(path.clone()), &Options::default(), soon());
+        let waiting: Vec<_> = std::iter::from_fn(|| fill().ok()).collect();
+        assert!(!waiting.is_empty());
+        refused(&path);
+        assert!(path.exists());
+        drop(living);
+        drop(Unix.listen(&Endpoint::unix(&path)).unwrap());
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_listener_leaves_what_took_its_place() {
+        let folder = folder("replaced");
+        let path = folder.join("socket");
+        let first = Unix.listen(&Endpoint::unix(&path)).unwrap();
+        fs::remove_file(&path).unwrap();
+        let second = Unix.listen(&Endpoint::unix(&path)).unwrap();
+        drop(first);
+        UnixStream::connect(&path).unwrap();
+        drop(second);
+        fs::remove_dir(&folder).unwrap();
+    }
+}
