@@ -73,6 +73,8 @@ struct Beside {
 }
 
 thread_local! {
+    /// The ORB that started the thread; 0: none, which no stamp is.
+    static OWNER: Cell<u64> = const { Cell::new(0) };
     static STACK: Stack = const {
         Stack { depth: Cell::new(0), frames: [const { Cell::new(EMPTY) }; DEPTH], known: Cell::new(0) }
     };
@@ -165,6 +167,17 @@ pub(crate) fn upcall_on(poa: &PoaCore, servant: usize) -> Option<ObjectId> {
 /// Whether the calling thread runs an upcall, or a callback such as a servant manager's, of the ORB with this stamp.
 pub(crate) fn in_upcall_of(stamp: u64) -> bool {
     frames().any(|(frame, _)| frame.stamp == stamp)
+}
+
+/// The calling thread is one of those that the ORB with this stamp started.
+pub(crate) fn belongs_to(stamp: u64) {
+    OWNER.set(stamp);
+}
+
+/// Whether the ORB with this stamp would wait for itself if the calling thread waited for its end: the thread runs an upcall of it,
+/// or is one of its own, which also run event handlers and drop servants.
+pub(crate) fn is_inside(stamp: u64) -> bool {
+    OWNER.get() == stamp || in_upcall_of(stamp)
 }
 
 /// Whether the calling thread runs anything of this POA.

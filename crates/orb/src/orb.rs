@@ -2,6 +2,8 @@
 
 mod builder;
 mod core;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use builder::parse as parse_address;
 pub use builder::{OrbBuilder, OrbError};
@@ -17,7 +19,8 @@ use crate::object::{ObjectRef, Reference};
 use crate::poa::Poa;
 use crate::rt::RtOrb;
 
-/// An ORB. It owns its threads, connections and POAs: dropping it ends them all. References may live longer; calls through them
+/// An ORB. It owns its threads, connections and POAs: dropping it ends them all, and waits for that except on one of its own threads
+/// (in an upcall, above all), where it says so to the others and returns. References may live longer; calls through them
 /// raise BAD_INV_ORDER 4 then. Nothing is shared between the ORBs of a process.
 ///
 /// # Examples
@@ -89,7 +92,7 @@ impl Orb {
     /// Lets the plain object key `key` lead to `reference`: `corbaloc::host:port/key` reaches it.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is taken, or looks like one of the ORB's own.
+    /// BAD_PARAM if the key is taken, or looks like one of the ORB's own; BAD_INV_ORDER 4 after shutdown.
     pub fn bind_key(&self, key: &str, reference: &ObjectRef) -> Result<(), SystemException> {
         self.core.adapters().bind_plain(key.as_bytes(), reference)
     }
@@ -103,9 +106,9 @@ impl Orb {
     /// and `corbaloc:rir:`.
     ///
     /// # Errors
-    /// BAD_PARAM if the name is empty or taken.
+    /// BAD_PARAM if the name is empty or taken; BAD_INV_ORDER 4 after shutdown.
     pub fn register_initial_reference(&self, name: &str, reference: &ObjectRef) -> Result<(), SystemException> {
-        if self.core.register_initial(name, reference) {
+        if self.core.register_initial(name, reference)? {
             return Ok(());
         }
         Err(SystemException::new(Kind::BadParam, 0, Completion::No)
@@ -154,9 +157,9 @@ impl Orb {
     /// is done; without, a later call with `wait` or the drop of the ORB waits.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3 with `wait` in an upcall: it would wait for itself.
+    /// BAD_INV_ORDER 3 with `wait` in an upcall, or on any other of the ORB's own threads: it would wait for itself.
     pub fn shutdown(&self, wait: bool) -> Result<(), SystemException> {
-        if wait && crate::current::in_upcall_of(self.core.adapters().stamp) {
+        if wait && crate::current::is_inside(self.core.adapters().stamp) {
             return Err(SystemException::omg(Kind::BadInvOrder, 3, Completion::No));
         }
         self.core.shutdown(wait);
@@ -172,8 +175,11 @@ impl Orb {
 
 impl Drop for Orb {
     fn drop(&mut self) {
-        // On one of its own threads the ORB cannot wait for that thread.
-        self.core.shutdown(!crate::current::in_upcall_of(self.core.adapters().stamp));
+        if crate::current::is_inside(self.core.adapters().stamp) {
+            self.core.shutdown_elsewhere();
+        } else {
+            self.core.shutdown(true);
+        }
     }
 }
 

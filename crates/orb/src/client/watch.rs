@@ -28,6 +28,8 @@ pub(crate) struct Watcher {
 }
 
 struct Shared {
+    /// The ORB.
+    stamp: u64,
     epoll: Epoll,
     wake: Wake,
     stop: AtomicBool,
@@ -49,12 +51,13 @@ pub(crate) struct Watched {
 }
 
 impl Watcher {
-    pub(crate) fn new(most: u32) -> io::Result<Self> {
+    pub(crate) fn new(most: u32, stamp: u64) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         let wake = Wake::new()?;
         epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP, Interest::READABLE)?;
         let entries = SlotTable::new("watched connections", Scope::Orb, most);
-        let shared = Arc::new(Shared { epoll, wake, stop: AtomicBool::new(false), tidied: OnceLock::new(), entries });
+        let (stop, tidied) = (AtomicBool::new(false), OnceLock::new());
+        let shared = Arc::new(Shared { stamp, epoll, wake, stop, tidied, entries });
         Ok(Watcher { shared, thread: Mutex::new("watcher thread", Scope::Orb, None) })
     }
 
@@ -89,10 +92,15 @@ impl Watcher {
         Ok(())
     }
 
-    /// Ends the thread.
-    pub(crate) fn stop(&self) {
+    /// Tells the thread to end.
+    pub(crate) fn tell(&self) {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.wake.notify();
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.tell();
         if let Some(thread) = self.thread.lock().take() {
             // The thread does nothing that can panic; if it did, there is nothing left to stop.
             let _ = thread.join();
@@ -102,6 +110,7 @@ impl Watcher {
 
 impl Shared {
     fn run(&self) {
+        crate::current::belongs_to(self.stamp);
         let mut events = [Event::EMPTY; 32];
         let mut tidied = Monotonic::now();
         while !self.stop.load(Ordering::Acquire) {

@@ -257,7 +257,7 @@ impl OrbBuilder {
 
 /// A number that no other ORB has, and that cannot be guessed: the standard library's hash keys are random.
 fn random_stamp() -> u64 {
-    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id()).max(1)
 }
 
 impl fmt::Debug for OrbBuilder {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use corelane_net::{Endpoint, Stream, Transports};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::thread::JoinHandle;
+use corelane_sys::thread::{Builder, JoinHandle};
 use corelane_wire::ior::Ior;
 use corelane_wire::{CharSet, Limits, Version};
 
@@ -92,7 +92,7 @@ impl Core {
             transports,
             adapters: Adapters::new(stamp),
             events,
-            watcher: Watcher::new(1 << 20)?,
+            watcher: Watcher::new(1 << 20, stamp)?,
             servers: Mutex::new("servers", Scope::Orb, HashMap::new()),
             lanes: OnceLock::new(),
             listening: OnceLock::new(),
@@ -334,13 +334,32 @@ impl Core {
     }
 
     /// Registers a reference under a name; false if the name is taken or empty.
-    pub(crate) fn register_initial(&self, name: &str, reference: &ObjectRef) -> bool {
+    pub(crate) fn register_initial(&self, name: &str, reference: &ObjectRef) -> Result<bool, SystemException> {
         let mut initial = self.initial.lock();
+        // Looked at under the lock: once the end has begun, whatever is in the table goes, and nothing new may come.
+        self.check_usable()?;
         let free = !name.is_empty() && !initial.contains_key(name);
         if free {
             initial.insert(name.to_owned(), reference.clone());
         }
-        free
+        Ok(free)
+    }
+
+    /// Ends everything, for a thread of this ORB, which cannot wait for itself: another thread does.
+    #[cold]
+    pub(crate) fn shutdown_elsewhere(self: &Arc<Self>) {
+        self.shutdown(false);
+        if corelane_sys::process::generation() != self.forks {
+            return;
+        }
+        let core = Arc::clone(self);
+        let ender = Builder::new().name("orb/end").stack_size(256 * 1024);
+        if ender.spawn(move || core.shutdown(true)).is_err() {
+            // Without a thread nobody waits for the others: they are told to end, and do when their requests are done.
+            let own = self.lanes().iter().flat_map(|lane| lane.stop());
+            drop((own.collect::<Vec<_>>(), std::mem::take(&mut *self.threads.lock())));
+            self.watcher.tell();
+        }
     }
 
     /// Ends everything; see [`Orb::shutdown`](super::Orb::shutdown).

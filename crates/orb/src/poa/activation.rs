@@ -203,7 +203,7 @@ impl Poa {
     pub fn servant_manager(&self) -> Result<Option<ServantManager>, PoaError> {
         self.core.check_policy(self.core.policies.request_processing == RequestProcessing::ServantManager)?;
         self.core.check_not_dead()?;
-        Ok(self.core.servant_manager.get().cloned())
+        Ok(Option::clone(&self.core.servant_manager.load()))
     }
 
     /// Sets the servant manager, once and for all.
@@ -221,10 +221,15 @@ impl Poa {
                 .because("RETAIN needs a servant activator, NON_RETAIN a servant locator")
                 .into());
         }
-        core.servant_manager.set(manager).map_err(|_| {
-            let code = minor::bad_inv_order::SERVANT_MANAGER_ALREADY_SET;
-            SystemException::new(Kind::BadInvOrder, code, Completion::No).into()
-        })
+        let is_first = core.servant_manager.update(|set| match set {
+            Some(set) => (Some(set.clone()), false),
+            None => (Some(manager.clone()), true),
+        });
+        if is_first {
+            return Ok(());
+        }
+        let code = minor::bad_inv_order::SERVANT_MANAGER_ALREADY_SET;
+        Err(SystemException::new(Kind::BadInvOrder, code, Completion::No).into())
     }
 }
 

@@ -44,8 +44,17 @@ pub(crate) struct Adapters {
     writer: Mutex<Writer>,
     /// POAs that are being destroyed.
     ending: Mutex<Vec<Arc<PoaCore>>>,
-    /// Held while a plain key is bound or unbound; counts how often that has happened.
-    bindings: Mutex<u64>,
+    /// Held while a plain key is bound or unbound.
+    bindings: Mutex<Bindings>,
+}
+
+/// What is known of the plain keys.
+#[derive(Debug, Default)]
+struct Bindings {
+    /// How often one has been bound or unbound.
+    changes: u64,
+    /// The ORB has ended: none is bound any more.
+    closed: bool,
 }
 
 /// What a key in the table stands for.
@@ -137,7 +146,7 @@ impl Adapters {
             entries: SlotTable::with_callback("object keys", Scope::Orb, MOST_KEYS, last_out),
             writer: Mutex::new("object key index writer", Scope::Orb, writer),
             ending: Mutex::new("ending POAs", Scope::Orb, Vec::new()),
-            bindings: Mutex::new("plain keys", Scope::Orb, 0),
+            bindings: Mutex::new("plain keys", Scope::Orb, Bindings::default()),
         }
     }
 
@@ -435,7 +444,7 @@ impl Adapters {
         let known = match poa.policies.request_processing {
             RequestProcessing::ActiveObjectMapOnly => false,
             RequestProcessing::DefaultServant => poa.default_servant.load().is_some(),
-            RequestProcessing::ServantManager => poa.servant_manager.get().is_some(),
+            RequestProcessing::ServantManager => poa.servant_manager.load().is_some(),
         };
         if known || (poa.retains() && id.is_some_and(|id| poa.is_active(id))) {
             Located::Here
@@ -451,13 +460,18 @@ impl Adapters {
             return Err(bad("the key looks like one of the ORB's own"));
         }
         loop {
-            let seen = *self.bindings.lock();
+            let seen = self.bindings.lock().changes;
             if self.plain(key).is_some() {
                 return Err(bad("the key is bound already"));
             }
             let mut bindings = self.bindings.lock();
-            if *bindings == seen {
-                *bindings += 1;
+            if bindings.closed {
+                return Err(
+                    SystemException::omg(Kind::BadInvOrder, 4, Completion::No).because("the ORB has been shut down")
+                );
+            }
+            if bindings.changes == seen {
+                bindings.changes += 1;
                 return self.enter(key, Entry::Plain(Box::new((key.into(), reference.clone())))).map(drop);
             }
         }
@@ -466,12 +480,12 @@ impl Adapters {
     /// Lets a plain key lead nowhere; false if it did not lead anywhere.
     pub(crate) fn unbind_plain(&self, key: &[u8]) -> bool {
         loop {
-            let seen = *self.bindings.lock();
+            let seen = self.bindings.lock().changes;
             let found = self.plain(key).map(|entry| Place { slot: entry.index(), generation: entry.generation() });
             let Some(place) = found else { return false };
             let mut bindings = self.bindings.lock();
-            if *bindings == seen {
-                *bindings += 1;
+            if bindings.changes == seen {
+                bindings.changes += 1;
                 let left = self.leave(key, place);
                 drop(bindings);
                 drop(left);
@@ -482,6 +496,7 @@ impl Adapters {
 
     /// Lets go of every reference, when the ORB has ended.
     pub(crate) fn close(&self) {
+        self.bindings.lock().closed = true;
         let plain = self.entries.iter().filter_map(|entry| match &*entry {
             Entry::Plain(plain) => Some(plain.0.clone()),
             Entry::Object { .. } | Entry::Adapter(_) => None,

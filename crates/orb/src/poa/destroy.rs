@@ -133,6 +133,11 @@ impl PoaCore {
             orb.adapters().forget(self);
         }
         self.manager.forget(self);
+        // What the application gave may hold this very POA, or references of the ORB.
+        self.servant_manager.store(Arc::new(None));
+        self.servant_manager.collect();
+        let activator = self.family.lock().activator.take();
+        drop(activator);
         if let Some(parent) = self.parent.as_ref().and_then(std::sync::Weak::upgrade) {
             let ends = {
                 let mut family = parent.family.lock();

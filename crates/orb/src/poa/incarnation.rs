@@ -48,7 +48,7 @@ impl PoaCore {
         if self.is_active(id) {
             return Incarnated::LookAgain;
         }
-        let Some(ServantManager::Activator(activator)) = self.servant_manager.get() else {
+        let Some(ServantManager::Activator(activator)) = Option::clone(&self.servant_manager.load()) else {
             return Incarnated::Refused(no_manager());
         };
         let poa = Poa::from_core(Arc::clone(self));
@@ -76,7 +76,7 @@ impl PoaCore {
 
     /// Has the servant locator find a servant for one request.
     pub(super) fn preinvoke(self: &Arc<Self>, id: &[u8], operation: &[u8]) -> Preinvoked {
-        let Some(ServantManager::Locator(locator)) = self.servant_manager.get() else {
+        let Some(ServantManager::Locator(locator)) = Option::clone(&self.servant_manager.load()) else {
             return Preinvoked::Refused(no_manager());
         };
         let (object_id, poa) = (ObjectId::from(id), Poa::from_core(Arc::clone(self)));
@@ -88,7 +88,7 @@ impl PoaCore {
         match answer {
             Some(Ok((Some(servant), cookie))) => {
                 let cookie = std::cell::Cell::new(Some(cookie));
-                Preinvoked::Servant(servant, Lent { locator: Arc::clone(locator), id: object_id, poa, cookie })
+                Preinvoked::Servant(servant, Lent { locator, id: object_id, poa, cookie })
             }
             Some(Ok((None, _))) => Preinvoked::Refused(no_servant()),
             Some(Err(ServantManagerError::Forward(reference))) => Preinvoked::Forward(reference),

@@ -452,7 +452,7 @@ impl PoaCore {
         let multiple = self.policies.id_uniqueness == IdUniqueness::Multiple;
         let remaining = multiple && self.disclaim_servant(&servant);
         if let (Some(Why { cleanup, etherealize: true }), Some(ServantManager::Activator(activator))) =
-            (why, self.servant_manager.get())
+            (why, Option::clone(&self.servant_manager.load()))
         {
             let _turn = (self.policies.threading == Threading::SingleThread).then(|| self.serial.enter());
             let _frame = Upcall::enter_callback(self);

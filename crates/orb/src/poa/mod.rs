@@ -33,7 +33,7 @@ mod tree;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::Mutex;
@@ -152,7 +152,7 @@ pub(crate) struct PoaCore {
     /// Opened when an id or a child is not busy any more, and when the POA's life goes on.
     changed: Gate,
     default_servant: Published<Option<Servant>>,
-    servant_manager: OnceLock<ServantManager>,
+    servant_manager: Published<Option<ServantManager>>,
     serial: Serial,
     /// References made without an object, and persistent system ids.
     ids: AtomicU64,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use corelane_sys::clock::Monotonic;
@@ -35,7 +35,7 @@ pub(super) struct Family {
     pub(super) children: BTreeMap<String, Arc<PoaCore>>,
     /// Names that the adapter activator has been asked for.
     arriving: HashMap<String, Arriving>,
-    activator: Option<Arc<dyn AdapterActivator>>,
+    pub(super) activator: Option<Arc<dyn AdapterActivator>>,
 }
 
 struct Arriving {
@@ -148,7 +148,14 @@ impl Poa {
 
     /// Sets what makes missing children; `None`: nothing does.
     pub fn set_activator(&self, activator: Option<Arc<dyn AdapterActivator>>) {
-        let old = std::mem::replace(&mut self.core.family.lock().activator, activator);
+        let mut family = self.core.family.lock();
+        // A dead POA lets go of what it was given.
+        let old = if self.core.life() == Life::Dead {
+            activator
+        } else {
+            std::mem::replace(&mut family.activator, activator)
+        };
+        drop(family);
         drop(old);
     }
 
@@ -239,7 +246,7 @@ impl New<'_> {
                 family: Mutex::new("POA children", Scope::Orb, Family::default()),
                 changed: Gate::new("POA changes", Scope::Orb),
                 default_servant: Published::new("default servant", Scope::Orb, None),
-                servant_manager: OnceLock::new(),
+                servant_manager: Published::new("servant manager", Scope::Orb, None),
                 serial: Serial::new(),
                 ids: AtomicU64::new(0),
                 born: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64),

@@ -13,6 +13,7 @@ use crate::orb::Core;
 
 /// Serves one connection until it ends or moves.
 pub(crate) fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
+    crate::current::belongs_to(core.adapters().stamp);
     serving::dedicate(lane, core, connection);
     serve(lane, core, connection);
     serving::leave();

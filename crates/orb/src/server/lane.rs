@@ -472,11 +472,11 @@ impl Lane {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     self.starved.store(true, Ordering::Release);
-                    core.events().report(&OrbEvent::AcceptFailed {
-                        listener: listener.local().clone(),
-                        error: error.to_string(),
-                    });
-                    return;
+                    let failed =
+                        OrbEvent::AcceptFailed { listener: listener.local().clone(), error: error.to_string() };
+                    // Who is told may end the ORB, and with it the listeners.
+                    drop(listeners);
+                    return core.events().report(&failed);
                 }
             }
         }

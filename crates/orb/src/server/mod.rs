@@ -53,6 +53,7 @@ fn spawn(
     let body = |native| {
         let (lane, core) = (Arc::clone(lane), Arc::clone(core));
         move || {
+            crate::current::belongs_to(core.adapters().stamp);
             station::occupy(core.adapters().stamp, &lane, native);
             run(&lane, &core);
         }
