@@ -173,8 +173,9 @@ pub fn serve_with(builder: OrbBuilder) -> Server {
     let id = poa.activate_object(&TestProbe::default().servant()).expect("an active object");
     poa.manager().activate().expect("an active manager");
     let reference = poa.id_to_reference(&id).expect("a reference");
-    let ior = reference.to_string();
-    Server { probe: ProbeRef::from_object(reference), orb, ior }
+    let probe = ProbeRef::from_object(reference);
+    let ior = probe.to_string();
+    Server { probe, orb, ior }
 }
 
 /// A client ORB and its reference to what `ior` says.

@@ -1,7 +1,9 @@
 //! Interned text: every identifier and literal is a number, and identifiers that differ only in case have
 //! the same folded number, because IDL lets them collide (IDL 4.2, 7.2.3).
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// An interned text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,15 +44,15 @@ impl std::hash::Hasher for SymbolHasher {
 }
 
 /// The table of interned texts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Symbols {
     texts: Vec<Entry>,
-    index: HashMap<Box<str>, Symbol>,
+    index: HashMap<Cow<'static, str>, Symbol>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
-    text: Box<str>,
+    text: Cow<'static, str>,
     folded: Symbol,
     /// The keyword that the text is when case is ignored.
     keyword: Option<Keyword>,
@@ -58,11 +60,19 @@ struct Entry {
 
 impl Default for Symbols {
     fn default() -> Self {
+        // Copied, not made anew: for a short text the keywords would be most of the work.
+        static KEYWORDS_ONLY: LazyLock<Symbols> = LazyLock::new(Symbols::of_keywords);
+        KEYWORDS_ONLY.clone()
+    }
+}
+
+impl Symbols {
+    fn of_keywords() -> Self {
         let mut symbols = Self { texts: Vec::new(), index: HashMap::new() };
-        symbols.add("");
+        symbols.add(Cow::Borrowed(""));
         // The keywords come first, so that a symbol says by its number which keyword it is.
         for (text, _) in KEYWORDS {
-            symbols.add(text);
+            symbols.add(Cow::Borrowed(text));
         }
         for (at, (text, keyword)) in KEYWORDS.iter().enumerate() {
             let folded = symbols.intern(&text.to_ascii_lowercase());
@@ -72,15 +82,13 @@ impl Default for Symbols {
         }
         symbols
     }
-}
 
-impl Symbols {
     /// The symbol of a text.
     pub fn intern(&mut self, text: &str) -> Symbol {
         if let Some(symbol) = self.index.get(text) {
             return *symbol;
         }
-        let symbol = self.add(text);
+        let symbol = self.add(Cow::Owned(text.to_owned()));
         if text.bytes().any(|octet| octet.is_ascii_uppercase()) {
             let folded = self.intern(&text.to_ascii_lowercase());
             let keyword = self.texts[folded.0 as usize].keyword;
@@ -90,10 +98,10 @@ impl Symbols {
         symbol
     }
 
-    fn add(&mut self, text: &str) -> Symbol {
+    fn add(&mut self, text: Cow<'static, str>) -> Symbol {
         let symbol = Symbol(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
-        self.texts.push(Entry { text: text.into(), folded: symbol, keyword: None });
-        self.index.insert(text.into(), symbol);
+        self.texts.push(Entry { text: text.clone(), folded: symbol, keyword: None });
+        self.index.insert(text, symbol);
         symbol
     }
 

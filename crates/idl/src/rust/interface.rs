@@ -285,6 +285,12 @@ impl Generator<'_> {
         out.line(inner);
         out.close("}");
         out.close("}");
+        out.gap();
+        out.open(&format!("impl std::fmt::Display for {name} {{"));
+        out.open("fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {");
+        out.line(&format!("std::fmt::Display::fmt({reference}::as_object(self), f)"));
+        out.close("}");
+        out.close("}");
     }
 
     /// A reference is one to every base.

@@ -951,6 +951,12 @@ pub mod every_type {
         }
     }
 
+    impl std::fmt::Display for ProbeRef {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(Reference::as_object(self), f)
+        }
+    }
+
     impl std::ops::Deref for ProbeRef {
         type Target = BaseRef;
 
@@ -2133,6 +2139,12 @@ pub mod every_type {
         }
     }
 
+    impl std::fmt::Display for BaseRef {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(Reference::as_object(self), f)
+        }
+    }
+
     impl BaseRef {
         /// Does nothing.
         /// @param x as it is
@@ -2250,6 +2262,12 @@ pub mod every_type {
         }
     }
 
+    impl std::fmt::Display for SecondRef {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(Reference::as_object(self), f)
+        }
+    }
+
     impl SecondRef {
         pub fn get_second(&self, e: i32, d: &str) -> Result<(i32, i32, String), SystemException> {
             static OPERATION: Operation = Operation::new("get_second");
@@ -2358,6 +2376,12 @@ pub mod every_type {
 
         fn as_object(&self) -> &ObjectRef {
             &self.0
+        }
+    }
+
+    impl std::fmt::Display for Empty2Ref {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(Reference::as_object(self), f)
         }
     }
 

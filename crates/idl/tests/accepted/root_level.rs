@@ -41,6 +41,12 @@ impl corelane::Reference for EchoRef {
     }
 }
 
+impl std::fmt::Display for EchoRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(corelane::Reference::as_object(self), f)
+    }
+}
+
 #[allow(dead_code, missing_docs, unreachable_pub)]
 #[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 impl EchoRef {
@@ -228,6 +234,12 @@ impl corelane::Reference for ResultRef {
 
     fn as_object(&self) -> &corelane::ObjectRef {
         corelane::Reference::as_object(&self.0)
+    }
+}
+
+impl std::fmt::Display for ResultRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(corelane::Reference::as_object(self), f)
     }
 }
 
