@@ -32,7 +32,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 /// Objects, then operations.
 pub(crate) fn demux(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
-    for keys in [Keys::Transient, Keys::Persistent] {
+    for keys in Keys::ALL {
         objects(&orb, keys, options, report, progress)?;
     }
     operations(&orb, options, report, progress)

@@ -339,6 +339,18 @@ fn what_a_servant_locator_answers_reaches_the_client() {
 }
 
 #[test]
+fn a_servant_of_another_interface_is_the_locators_fault() {
+    static OTHER: Operation = Operation::new("other");
+    let world = World::new();
+    let (object, lender) = located(&world, Ok(Some(number(6))));
+    for object in [world.remote(&object), object] {
+        let answer = object.invoke(&OTHER, &|_| Ok(()));
+        assert_eq!(refused(answer.map(drop)), (Kind::ObjAdapter, 2, Completion::No));
+        assert_eq!(std::mem::take(&mut *lender.told.lock().unwrap()).len(), 2, "it goes back like any");
+    }
+}
+
+#[test]
 fn locators_lend_one_servant_for_many_objects_at_once() {
     let world = World::new();
     let slow = Slow::default();
@@ -413,6 +425,127 @@ fn plain_keys_lead_to_references_until_unbound() {
     assert_eq!(refused(call_marshalled(&named())), NO_OBJECT);
     world.server.bind_key("Eight", &object).unwrap();
     assert_eq!(call_marshalled(&named()).unwrap(), 8);
+}
+
+#[test]
+fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
+    static IS_A: Operation = Operation::new("_is_a");
+    let world = World::new();
+    let address = world.server.endpoints()[0].to_string();
+    let corbaloc = format!("corbaloc::{}/Key", address.trim_start_matches("tcp:"));
+    let other = World::new();
+    let elsewhere =
+        world.server.string_to_object(&other.root.activate(&number(2)).unwrap().to_string()).unwrap().unwrap();
+    world.server.bind_key("Elsewhere", &elsewhere).unwrap();
+    let by_key = |key: &str| world.client.string_to_object(&corbaloc.replace("Key", key)).unwrap().unwrap();
+    assert_eq!(call_marshalled(&by_key("Elsewhere")).unwrap(), 2);
+
+    let poa = world.poa("plain", PERSISTENT);
+    let id = ObjectId::from("one");
+    poa.activate_object_with_id(&id, &number(1)).unwrap();
+    let object = poa.id_to_reference(&id).unwrap();
+    world.server.bind_key("Here", &object).unwrap();
+    let named = by_key("Here");
+    assert_eq!(call_marshalled(&named).unwrap(), 1);
+    named.validate_connection().unwrap();
+    let answer = named.invoke(&IS_A, &|e| e.write_str(VALUE)).unwrap().read(|d| d.read_bool());
+    assert!(answer.unwrap());
+    // Within the process too, directly and marshalled.
+    let local = world.server.string_to_object(&corbaloc.replace("Key", "Here")).unwrap().unwrap();
+    assert_eq!((call(&local).unwrap(), call_marshalled(&local).unwrap()), (1, 1));
+
+    // Once the object is gone, so it is under the plain key: an answer, and no forward to nowhere.
+    poa.deactivate_object(&id).unwrap();
+    assert_eq!(refused(call_marshalled(&named)), NO_OBJECT);
+    assert_eq!(refused(named.validate_connection()).0, Kind::ObjectNotExist);
+    assert!(named.non_existent().unwrap());
+    poa.activate_object_with_id(&id, &number(3)).unwrap();
+    assert_eq!(call_marshalled(&named).unwrap(), 3);
+
+    // A plain key that leads to itself is a loop for the client to end.
+    world.server.bind_key("Loop", &by_key("Loop")).unwrap();
+    assert_eq!(refused(call_marshalled(&by_key("Loop"))).0, Kind::Transient);
+}
+
+/// What a server answers to a request for a plain key, on the wire.
+#[test]
+fn a_plain_key_of_a_local_object_is_answered_without_a_forward() {
+    use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHead, ResponseExpected, Target};
+    use std::io::{Read, Write};
+    let world = World::new();
+    let object = world.root.activate(&number(8)).unwrap();
+    world.server.bind_key("Eight", &object).unwrap();
+    let address = world.server.endpoints()[0].to_string();
+    let mut peer = std::net::TcpStream::connect(address.trim_start_matches("tcp:")).unwrap();
+    let mut e = corelane_wire::Encoder::new();
+    let head = RequestHead {
+        version: corelane::Version::GIOP_1_2,
+        request_id: 1,
+        response: ResponseExpected::Target,
+        target: Target::Key(b"Eight"),
+        operation: b"value",
+        contexts: &[],
+    };
+    giop::write_request_header(&mut e, &head).unwrap();
+    giop::finish(&mut e).unwrap();
+    peer.write_all(&e.to_vec()).unwrap();
+    let mut octets = vec![0; 12];
+    peer.read_exact(&mut octets).unwrap();
+    let header = Header::parse(octets.first_chunk().unwrap()).unwrap();
+    octets.resize(header.total(), 0);
+    peer.read_exact(&mut octets[12..]).unwrap();
+    let reply = Reply::parse(&octets, &header, &corelane::Limits::DEFAULT).unwrap();
+    assert_eq!(reply.status, ReplyStatus::NoException);
+    assert_eq!(reply.body().read_i32().unwrap(), 8);
+}
+
+#[test]
+fn hints_lead_to_the_same_objects_and_never_to_another() {
+    let world = World::new();
+    let hinting = PoaPolicies { key_hints: KeyHints::Slots, ..PERSISTENT };
+    let poa = world.poa("hinting", hinting);
+    let ids: Vec<ObjectId> = (0..20).map(|number| ObjectId::from(format!("object {number}").as_str())).collect();
+    for (value, id) in (0..).zip(&ids) {
+        poa.activate_object_with_id(id, &number(value)).unwrap();
+    }
+    let references: Vec<ObjectRef> = ids.iter().map(|id| poa.id_to_reference(id).unwrap()).collect();
+    let plain = poa.create_reference_with_id(&ObjectId::from("later"), VALUE).unwrap();
+    for way in WAYS {
+        for (value, reference) in (0..).zip(&references) {
+            assert_eq!(world.call(way, reference).unwrap(), value, "{way:?}");
+        }
+        assert_eq!(refused(world.call(way, &plain)), NO_OBJECT, "{way:?}");
+    }
+    for (id, reference) in ids.iter().zip(&references) {
+        assert_eq!(&poa.reference_to_id(reference).unwrap(), id);
+        world.remote(reference).validate_connection().unwrap();
+    }
+    // All places change hands: a hint that is stale leads to nobody else.
+    for id in &ids {
+        poa.deactivate_object(id).unwrap();
+    }
+    for way in WAYS {
+        assert_eq!(refused(world.call(way, &references[0])), NO_OBJECT, "{way:?}");
+    }
+    for (value, id) in (100..).zip(ids.iter().rev()) {
+        poa.activate_object_with_id(id, &number(value)).unwrap();
+    }
+    for way in WAYS {
+        for (value, reference) in (100..).zip(references.iter().rev()) {
+            assert_eq!(world.call(way, reference).unwrap(), value, "{way:?}");
+        }
+    }
+    // Another ORB with the same POA, as in a later run: the hint says nothing there, the key everything.
+    let again = World::new();
+    let poa = again.poa("hinting", hinting);
+    poa.activate_object_with_id(&ids[7], &number(7)).unwrap();
+    let profile = references[7].ior().known_profiles().next().unwrap();
+    let key: String = profile.object_key.iter().map(|octet| format!("%{octet:02x}")).collect();
+    assert!(key.starts_with("%43%4c%4e%48"), "{key}");
+    let address = again.server.endpoints()[0].to_string();
+    let moved = format!("corbaloc::1.2@{}/{key}", address.trim_start_matches("tcp:"));
+    let moved = again.client.string_to_object(&moved).unwrap().unwrap();
+    assert_eq!(call_marshalled(&moved).unwrap(), 7);
 }
 
 #[test]

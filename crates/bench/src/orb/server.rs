@@ -9,7 +9,7 @@
 use std::fmt::Write;
 use std::fs;
 
-use corelane::poa::{IdAssignment, Lifespan, ObjectId, PoaPolicies};
+use corelane::poa::{IdAssignment, KeyHints, Lifespan, ObjectId, PoaPolicies};
 use corelane::{Orb, Servant};
 
 use super::generated::cubit::CountedTarget;
@@ -49,19 +49,24 @@ pub(crate) enum Keys {
     Transient,
     /// Longer: the path of the POA and an id of ours, found by hashing.
     Persistent,
+    /// The same with the object's place in the table of keys, looked at first (the papers' active demultiplexing).
+    Hinted,
 }
 
 impl Keys {
+    pub(crate) const ALL: [Keys; 3] = [Keys::Transient, Keys::Persistent, Keys::Hinted];
+
     /// As labels and command lines say it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Keys::Transient => "transient",
             Keys::Persistent => "persistent",
+            Keys::Hinted => "hinted",
         }
     }
 
     pub(crate) fn from_name(name: &str) -> Result<Self, Failure> {
-        let found = [Keys::Transient, Keys::Persistent].into_iter().find(|keys| keys.name() == name);
+        let found = Keys::ALL.into_iter().find(|keys| keys.name() == name);
         found.ok_or_else(|| Failure::new(format!("there are no `{name}` keys")))
     }
 }
@@ -70,11 +75,15 @@ impl Keys {
 pub(crate) fn many(count: usize, keys: Keys) -> Result<(), Failure> {
     let orb = start(Architecture::PerConnection, LOOPBACK)?;
     let root = orb.root_poa();
-    let policies =
-        PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
+    let policies = PoaPolicies {
+        lifespan: Lifespan::Persistent,
+        id_assignment: IdAssignment::User,
+        key_hints: if keys == Keys::Hinted { KeyHints::Slots } else { KeyHints::None },
+        ..PoaPolicies::default()
+    };
     let poa = match keys {
         Keys::Transient => root.clone(),
-        Keys::Persistent => root.create_poa("bench", Some(root.manager()), policies).map_err(failed)?,
+        Keys::Persistent | Keys::Hinted => root.create_poa("bench", Some(root.manager()), policies).map_err(failed)?,
     };
     let servants: Vec<Servant> = (0..count).map(|_| CountedTarget::servant(Echo)).collect();
     let mut ids: Vec<ObjectId> = Vec::with_capacity(count);
@@ -82,7 +91,7 @@ pub(crate) fn many(count: usize, keys: Keys) -> Result<(), Failure> {
     for (number, servant) in servants.iter().enumerate() {
         ids.push(match keys {
             Keys::Transient => poa.activate_object(servant).map_err(failed)?,
-            Keys::Persistent => {
+            Keys::Persistent | Keys::Hinted => {
                 let id = ObjectId::from(format!("object {number:07}").as_str());
                 poa.activate_object_with_id(&id, servant).map_err(failed)?;
                 id

@@ -310,7 +310,7 @@ impl Core {
         crate::address::profiles(ior, self.config.version, self.config.native_char_set).into_iter().find_map(|found| {
             let own_stamp = match Key::parse(&found.object_key) {
                 Key::System { stamp, .. } | Key::User { stamp, .. } => stamp == self.adapters.stamp,
-                Key::Persistent { .. } | Key::Plain => {
+                Key::Persistent { .. } | Key::Hinted { .. } | Key::Plain => {
                     found.endpoints.iter().any(|endpoint| published.contains(endpoint))
                 }
             };

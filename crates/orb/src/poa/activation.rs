@@ -9,7 +9,7 @@ use corelane_wire::exception::minor;
 use super::error::PoaError;
 use super::map::Why;
 use super::servant_manager::ServantManager;
-use super::{IdAssignment, IdUniqueness, ImplicitActivation, ObjectId, Place, Poa, PoaCore, RequestProcessing};
+use super::{IdAssignment, IdUniqueness, ImplicitActivation, Key, ObjectId, Place, Poa, PoaCore, RequestProcessing};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::servant::Servant;
@@ -149,7 +149,7 @@ impl Poa {
         core.check_not_dead()?;
         let orb = core.orb()?;
         let key = reference.binding().local_key(&orb).ok_or(PoaError::WrongAdapter)?;
-        let id = key.strip_prefix(&*core.key_prefix).ok_or(PoaError::WrongAdapter)?;
+        let id = Key::without_hint(key).strip_prefix(&*core.key_prefix).ok_or(PoaError::WrongAdapter)?;
         Ok(ObjectId::from(id))
     }
 

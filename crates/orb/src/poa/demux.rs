@@ -105,7 +105,23 @@ pub(crate) struct Target<'f> {
     lent: Option<&'f Lent>,
 }
 
+impl Entry {
+    /// Whether this is the active object with this key.
+    #[inline]
+    fn is_object(&self, key: &[u8]) -> bool {
+        match self {
+            Entry::Object { poa, id, .. } => key.strip_prefix(&*poa.key_prefix).is_some_and(|found| *found == **id),
+            Entry::Adapter(_) | Entry::Plain(_) => false,
+        }
+    }
+}
+
 impl Target<'_> {
+    /// Whether a servant locator gave the servant, for this request alone.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent.is_some()
+    }
+
     /// Ends the object's activation.
     pub(crate) fn deactivate(&self) {
         if self.in_map {
@@ -166,7 +182,8 @@ impl Adapters {
             Key::System { stamp, poa, object } if stamp == self.stamp => self.find_system(wanted, poa, object, act),
             Key::System { .. } => act(Found::Refused(no_such_object())),
             Key::User { .. } | Key::Persistent { .. } => self.find_by_key(wanted, act),
-            Key::Plain => self.find_plain(wanted.key, act),
+            Key::Hinted { slot, key } => self.find_hinted(slot, Wanted { key, ..wanted }, act),
+            Key::Plain => self.find_plain(wanted, act),
         }
     }
 
@@ -235,16 +252,29 @@ impl Adapters {
     /// The active object with this key, if it is in the table of keys.
     #[inline]
     pub(super) fn find_object(&self, key: &[u8]) -> Option<Guard<'_, Entry>> {
-        self.find_entry(key, |entry| match entry {
-            Entry::Object { poa, id, .. } => key.strip_prefix(&*poa.key_prefix).is_some_and(|found| *found == **id),
-            Entry::Adapter(_) | Entry::Plain(_) => false,
-        })
+        self.find_entry(key, |entry| entry.is_object(key))
     }
 
     /// Persistent keys and ids that the user chose.
     #[inline]
     fn find_by_key<R>(&self, wanted: Wanted<'_>, act: impl FnOnce(Found<'_>) -> R) -> R {
-        let entry = self.find_object(wanted.key);
+        self.find_active(self.find_object(wanted.key), wanted, act)
+    }
+
+    /// One array access, if the object still is where it was when the reference was made.
+    #[inline]
+    fn find_hinted<R>(&self, slot: u32, wanted: Wanted<'_>, act: impl FnOnce(Found<'_>) -> R) -> R {
+        let entry = self.entries.get_current(slot).filter(|entry| entry.is_object(wanted.key));
+        self.find_active(entry.or_else(|| self.find_object(wanted.key)), wanted, act)
+    }
+
+    #[inline]
+    fn find_active<R>(
+        &self,
+        entry: Option<Guard<'_, Entry>>,
+        wanted: Wanted<'_>,
+        act: impl FnOnce(Found<'_>) -> R,
+    ) -> R {
         if let Some(Entry::Object { poa, servant, id, priority }) = entry.as_deref()
             && poa.is_open()
             && let Some(running) = self.poas.get(poa.place.slot, poa.place.generation)
@@ -397,11 +427,30 @@ impl Adapters {
         None
     }
 
-    fn find_plain<R>(&self, key: &[u8], act: impl FnOnce(Found<'_>) -> R) -> R {
+    /// An object of this ORB is served as under its own key; any other one is elsewhere. (A client that was sent to an object
+    /// which is gone may ask the plain key again, without end: omniORB's does.)
+    fn find_plain<R>(&self, wanted: Wanted<'_>, act: impl FnOnce(Found<'_>) -> R) -> R {
+        let entry = self.plain(wanted.key);
+        let Some(Entry::Plain(plain)) = entry.as_deref() else { return act(Found::Refused(no_such_object())) };
+        match self.own_key(&plain.1) {
+            Some(key) => self.find(Wanted { key, ..wanted }, act),
+            None => act(Found::Forward(plain.1.clone())),
+        }
+    }
+
+    /// The object key of a reference to an object of this ORB. A plain key is none: it may lead anywhere, to itself too.
+    fn own_key<'r>(&self, reference: &'r ObjectRef) -> Option<&'r [u8]> {
+        let core = reference.core();
+        let key = std::ptr::eq(core.adapters(), self).then(|| reference.binding().local_key(core))??;
+        (Key::parse(key) != Key::Plain).then_some(key)
+    }
+
+    fn locate_plain(&self, key: &[u8]) -> Located {
         let entry = self.plain(key);
-        match entry.as_deref() {
-            Some(Entry::Plain(plain)) => act(Found::Forward(plain.1.clone())),
-            _ => act(Found::Refused(no_such_object())),
+        let Some(Entry::Plain(plain)) = entry.as_deref() else { return Located::Unknown };
+        match self.own_key(&plain.1) {
+            Some(own) => self.locate(own),
+            None => Located::Forward(plain.1.clone()),
         }
     }
 
@@ -427,7 +476,8 @@ impl Adapters {
                 Ok(poa) => (poa.place, Some(id)),
                 Err(found) => return of_found(found),
             },
-            Key::Plain => return self.find_plain(key, of_found),
+            Key::Hinted { key, .. } => return self.locate(key),
+            Key::Plain => return self.locate_plain(key),
             _ => return Located::Unknown,
         };
         let id = if let Key::User { id, .. } = Key::parse(key) { Some(id) } else { id };

@@ -4,10 +4,12 @@
 //! system id, transient     'C' 'L' 'N' 'S'  stamp u64  POA slot u32  POA generation u32  object slot u32  object generation u32
 //! user id, transient       'C' 'L' 'N' 'U'  stamp u64  POA slot u32  POA generation u32  object id ...
 //! persistent               'C' 'L' 'N' 'P'  length of POA path u16   POA path (names, each ended by NUL)  object id ...
+//! with a hint              'C' 'L' 'N' 'H'  slot u32  the persistent key
 //! ```
 //! Numbers are big-endian. The stamp is random per ORB, so a transient key of an earlier process is refused; a generation grows
 //! whenever its slot is reused, so a stale key is refused, never misdirected. A persistent key holds nothing that changes from
-//! run to run. Any other key is a plain one, given by name.
+//! run to run, unless its POA asks for hints: then the slot of the object in the table of keys goes before it, to be looked at first,
+//! and whatever is found there must have the whole key. Any other key is a plain one, given by name.
 
 /// Where an object id of a system-id POA points: a slot of the active object map and how often it had been used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +41,8 @@ pub(crate) enum Key<'k> {
     User { stamp: u64, poa: Place, id: &'k [u8] },
     /// Persistent.
     Persistent { path: &'k [u8], id: &'k [u8] },
+    /// Persistent, and where it was in the table of keys when the reference was made.
+    Hinted { slot: u32, key: &'k [u8] },
     /// None of ours, or not well formed.
     Plain,
 }
@@ -47,6 +51,7 @@ const MAGIC: [u8; 3] = *b"CLN";
 const SYSTEM: u8 = b'S';
 const USER: u8 = b'U';
 const PERSISTENT: u8 = b'P';
+const HINTED: u8 = b'H';
 
 impl<'k> Key<'k> {
     #[inline]
@@ -66,6 +71,11 @@ impl<'k> Key<'k> {
             let (path, id) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
             return Some(Key::Persistent { path, id });
         }
+        if kind == HINTED {
+            let (slot, key) = rest.split_first_chunk::<4>()?;
+            let is_persistent = key.starts_with(&MAGIC) && key.get(MAGIC.len()) == Some(&PERSISTENT);
+            return is_persistent.then_some(Key::Hinted { slot: u32::from_be_bytes(*slot), key });
+        }
         let (stamp, rest) = rest.split_first_chunk::<8>()?;
         let stamp = u64::from_be_bytes(*stamp);
         let (poa, id) = rest.split_first_chunk::<8>()?;
@@ -75,6 +85,11 @@ impl<'k> Key<'k> {
             USER => Some(Key::User { stamp, poa, id }),
             _ => None,
         }
+    }
+
+    /// The key without a hint.
+    pub(crate) fn without_hint(key: &'k [u8]) -> &'k [u8] {
+        if let Key::Hinted { key, .. } = Key::parse(key) { key } else { key }
     }
 
     /// The octets of this key.
@@ -99,6 +114,11 @@ impl<'k> Key<'k> {
                 key.extend(u16::try_from(path.len()).unwrap_or(u16::MAX).to_be_bytes());
                 key.extend(path);
                 key.extend(id);
+            }
+            Key::Hinted { slot, key: persistent } => {
+                key.push(HINTED);
+                key.extend(slot.to_be_bytes());
+                key.extend(persistent);
             }
             Key::Plain => key.clear(),
         }
@@ -138,6 +158,7 @@ mod tests {
             Key::User { stamp: 9, poa, id: b"" },
             Key::Persistent { path: &path, id: b"x\0y" },
             Key::Persistent { path: b"", id: b"root" },
+            Key::Hinted { slot: 7, key: &Key::Persistent { path: &path, id: b"x" }.to_octets() },
         ] {
             assert_eq!(Key::parse(&key.to_octets()), key);
         }
@@ -155,6 +176,8 @@ mod tests {
             b"CLNS",
             b"CLNP\xff\xff",
             b"CLNP\0",
+            b"CLNH\0\0\0\x07CLNU\0\0",
+            b"CLNH\0\0\0\x07CLNH\0\0\0\x07CLNP\0\0",
             b"CLNX\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
         ] {
             assert_eq!(Key::parse(key), Key::Plain);

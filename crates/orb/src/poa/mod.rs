@@ -47,8 +47,8 @@ pub(crate) use key::{Key, Place};
 pub(crate) use local::{call_local, invoke_local, locate_local, send_local};
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
 pub use policies::{
-    IdAssignment, IdUniqueness, ImplicitActivation, Lifespan, OnPanic, PoaPolicies, PolicyIndex, RequestProcessing,
-    ServantRetention, Threading,
+    IdAssignment, IdUniqueness, ImplicitActivation, KeyHints, Lifespan, OnPanic, PoaPolicies, PolicyIndex,
+    RequestProcessing, ServantRetention, Threading,
 };
 pub(crate) use serial::this_thread;
 pub use servant_manager::{
@@ -234,6 +234,9 @@ impl PoaCore {
     /// A reference to an object, active or not.
     pub(crate) fn reference(&self, id: &[u8], type_id: &str) -> Result<ObjectRef, SystemException> {
         let (orb, key) = (self.orb()?, self.key(id));
+        let hints = self.is_persistent() && self.policies.key_hints == KeyHints::Slots;
+        let slot = if hints { orb.adapters().find_object(&key).map(|entry| entry.index()) } else { None };
+        let key = slot.map(|slot| Key::Hinted { slot, key: &key }.to_octets()).unwrap_or(key);
         Ok(match &self.rt {
             None => orb.make_reference(type_id, &key),
             Some(rt) => rt.reference(&orb, type_id, &key, self.priority_of(id)),

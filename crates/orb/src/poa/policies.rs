@@ -100,6 +100,20 @@ pub struct PoaPolicies {
     pub request_processing: RequestProcessing,
     /// What a panicking servant does to its object.
     pub on_panic: OnPanic,
+    /// What persistent keys say besides what the object is.
+    pub key_hints: KeyHints,
+}
+
+/// Whether references of persistent POAs say where their object is in memory. No effect on transient ones, which always do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum KeyHints {
+    /// They do not: the key of an object is the same in every run, and is found by hashing it.
+    #[default]
+    None,
+    /// References of active objects carry the object's slot, where the server looks first (active demultiplexing). A slot that has
+    /// become another object's costs one comparison, and references stay valid from run to run all the same; but two of them
+    /// to one object may differ, and then count as not equivalent.
+    Slots,
 }
 
 /// What happens to an object whose servant panicked (the caller gets UNKNOWN, COMPLETED_MAYBE in any case).
@@ -126,6 +140,7 @@ impl PoaPolicies {
         servant_retention: ServantRetention::Retain,
         request_processing: RequestProcessing::ActiveObjectMapOnly,
         on_panic: OnPanic::Keep,
+        key_hints: KeyHints::None,
     };
 
     /// The order in which the indices of InvalidPolicy count, which is the order of the policy types.

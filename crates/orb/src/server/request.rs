@@ -249,6 +249,12 @@ fn implicit(
         b"_interface" | b"_component" | b"_domain_managers" => {
             return Err(SystemException::new(Kind::NoImplement, 0, Completion::No));
         }
+        // What a locator gives is for this one operation: that it has no such thing is the locator's fault.
+        _ if target.is_lent() => {
+            let code = corelane_wire::exception::minor::obj_adapter::WRONG_SERVANT_TYPE;
+            let wrong = SystemException::new(Kind::ObjAdapter, code, Completion::No);
+            return Err(wrong.because("the servant locator returned a servant of another interface"));
+        }
         _ => return Err(exception),
     }
     Ok(())
