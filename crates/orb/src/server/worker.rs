@@ -336,6 +336,7 @@ mod tests {
 
     use super::*;
     use crate::Orb;
+    use crate::server::connection::Bounds;
 
     /// A stream whose peer has gone.
     fn stream() -> Box<dyn Stream> {
@@ -363,7 +364,7 @@ mod tests {
     #[test]
     fn one_large_message_leaves_no_large_buffers() {
         let orb = Orb::new().unwrap();
-        let connection = Arc::new(Connection::new(stream(), Weak::new(), (0, 0), 0));
+        let connection = Arc::new(Connection::new(stream(), Weak::new(), (0, 0), Bounds { output: 0, waiting: 1 }));
         let mut worker = Worker::new();
         let large = vec![0; 4 * KEPT];
         for kind in 0..3 {
