@@ -331,12 +331,13 @@ mod tests {
     use std::sync::Weak;
 
     use corelane_net::{Endpoint, Stream, Tcp, Transport};
+    use corelane_sched::Priority;
     use corelane_wire::giop::MessageKind;
     use corelane_wire::{Decoder, Endian, Version};
 
     use super::*;
     use crate::Orb;
-    use crate::server::connection::Bounds;
+    use crate::server::connection::{Bounds, Origin};
 
     /// A stream whose peer has gone.
     fn stream() -> Box<dyn Stream> {
@@ -364,7 +365,13 @@ mod tests {
     #[test]
     fn one_large_message_leaves_no_large_buffers() {
         let orb = Orb::new().unwrap();
-        let connection = Arc::new(Connection::new(stream(), Weak::new(), (0, 0), Bounds { output: 0, waiting: 1 }));
+        let connection = Arc::new(Connection::new(
+            stream(),
+            Weak::new(),
+            (0, 0),
+            Bounds { output: 0, waiting: 1 },
+            Origin { number: 0, station: (0, 0), ceiling: Priority::MIN },
+        ));
         let mut worker = Worker::new();
         let large = vec![0; 4 * KEPT];
         for kind in 0..3 {
