@@ -117,7 +117,7 @@ impl Rounds {
 /// Calls of many operations of one object in turn.
 pub(crate) struct Names {
     pub(crate) object: ObjectRef,
-    pub(crate) operations: Vec<&'static corelane::mapping::Operation>,
+    pub(crate) operations: Vec<&'static corelane::mapping::Operation<'static>>,
     pub(crate) next: usize,
     pub(crate) server: u32,
 }
