@@ -1,5 +1,6 @@
 //! Thread pools: how they are made, found, and ended.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -79,7 +80,10 @@ pub(crate) struct Role {
     pub(crate) native: Option<Scheduling>,
     pub(crate) cores: Option<CpuSet>,
     /// What becomes of requests while all threads are busy.
-    rules: Rules,
+    pub(crate) static_threads: u32,
+    pub(crate) rules: Rules,
+    /// How long a dynamic thread waits for work.
+    pub(crate) idle_time: Duration,
 }
 
 /// A thread pool.
@@ -178,15 +182,14 @@ fn make(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Result<Thre
     let mut lanes = Vec::new();
     for ((lane, priority), index) in config.lanes.iter().zip(&priorities).zip(0..) {
         let role = role(core, config, lane, id.0, index, *priority, with_lanes)?;
-        if role.rules.need_a_keeper() {
-            let exception = SystemException::new(Kind::NoImplement, 0, Completion::No);
-            return Err(exception.because("dynamic threads, borrowing and buffering are not there yet"));
-        }
         lanes.push(open(core, config, lane, role, with_lanes)?);
     }
     let priorities = if with_lanes { priorities.into() } else { Box::default() };
     let pool = Threadpool { id, lanes, priorities, threads: Mutex::new("pool threads", Scope::Orb, Vec::new()) };
     let pool = Arc::new(pool);
+    if config.allow_borrowing {
+        introduce(&pool.lanes);
+    }
     for lane in &pool.lanes {
         let mut threads = pool.threads.lock();
         if let Err(error) = server::start(lane, core, &mut threads) {
@@ -198,6 +201,20 @@ fn make(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Result<Thre
     core.rt().pools.lock().insert(id, pool);
     core.watch_lanes().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     Ok(id)
+}
+
+/// Tells each lane from which ones it may borrow threads, the highest first, and which ones may borrow from it.
+fn introduce(lanes: &[Arc<Lane>]) {
+    let mut falling: Vec<&Arc<Lane>> = lanes.iter().collect();
+    falling.sort_by_key(|lane| Reverse(lane.priority()));
+    for lane in lanes {
+        let (lower, others): (Vec<&Arc<Lane>>, _) =
+            falling.iter().partition(|other| other.priority() < lane.priority());
+        let upper = others.into_iter().filter(|other| other.priority() > lane.priority());
+        if let Some(keeper) = &lane.keeper {
+            keeper.set_neighbours(lower.into_iter().map(Arc::downgrade).collect(), upper.map(Arc::downgrade).collect());
+        }
+    }
 }
 
 fn role(
@@ -226,7 +243,9 @@ fn role(
         is_lane,
         native: core.config().rt.native(priority)?,
         cores: (!cores.is_empty()).then_some(cores),
+        static_threads: lane.static_threads,
         rules,
+        idle_time: config.idle_time,
     })
 }
 

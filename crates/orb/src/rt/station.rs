@@ -90,6 +90,29 @@ impl Station {
     }
 }
 
+/// Serves another lane for a time, at its priority: a thread that was borrowed. Its own station and priority come back when this is
+/// dropped.
+pub(crate) struct Visit(Station, Before);
+
+impl Visit {
+    pub(crate) fn to(stamp: u64, lane: &Lane) -> Self {
+        let visit = Visit(STATION.get(), Before::now());
+        occupy(stamp, lane, NATIVE.get());
+        if let Some(native) = lane.role.as_ref().and_then(|role| role.native) {
+            // The keeper has done it already; here it is noted. Where it is refused the thread runs as it is.
+            let _ = change(native);
+        }
+        visit
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.1.restore();
+        STATION.set(self.0);
+    }
+}
+
 /// How the kernel schedules the calling thread, as far as the ORB has set it; asked of the kernel otherwise.
 pub(crate) fn native() -> io::Result<Scheduling> {
     match NATIVE.get() {

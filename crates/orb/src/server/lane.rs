@@ -22,6 +22,7 @@ use super::admission::{self, Arrival};
 use super::closing::Lingering;
 use super::config::{Dispatch, PoolConfig};
 use super::connection::{Bounds, Connection, Origin, Waiting};
+use super::keeper::Keeper;
 use super::queue::Queue;
 use super::worker::{Message, Read, Worker};
 use super::{dedicated, request};
@@ -63,7 +64,7 @@ pub(crate) struct Lane {
     endpoints: Vec<Endpoint>,
     connections: SlotTable<Arc<Connection>>,
     /// Threads of other priorities list requests here that came in with them, so whoever holds it inherits.
-    ready: PiMutex<VecDeque<Work>>,
+    ready: PiMutex<Ready>,
     ready_count: AtomicUsize,
     /// A thread has been woken for the ready list and has not looked yet: waking another would only cost.
     waking: AtomicBool,
@@ -80,6 +81,29 @@ pub(crate) struct Lane {
     ending: AtomicUsize,
     closing: AtomicBool,
     stop: AtomicBool,
+    /// Of lanes whose pool has more to offer than waiting while all threads are busy.
+    pub(crate) keeper: Option<Keeper>,
+}
+
+/// What is listed.
+#[derive(Debug, Default)]
+struct Ready {
+    work: VecDeque<Work>,
+    /// Buffered requests among it, and their octets.
+    buffered: u32,
+    octets: u64,
+}
+
+impl Ready {
+    /// Takes out what stands at `index`.
+    fn take(&mut self, index: usize) -> Option<Work> {
+        let work = self.work.remove(index)?;
+        if let Work::Buffered { octets, .. } = &work {
+            self.buffered -= 1;
+            self.octets -= octets;
+        }
+        Some(work)
+    }
 }
 
 /// Something to do that no descriptor reports.
@@ -93,6 +117,15 @@ pub(crate) enum Work {
     Serve(Waiting, Message),
     /// A call within the process that this lane's threads are to run.
     Resume(Held),
+    /// A request that the keeper has read.
+    Buffered { priority: i16, waiting: Waiting, message: Message, octets: u64 },
+}
+
+impl Work {
+    /// Whether it is a request, and no reading to be done.
+    fn is_request(&self) -> bool {
+        !matches!(self, Work::Read(_) | Work::Look(_))
+    }
 }
 
 impl Lane {
@@ -113,6 +146,10 @@ impl Lane {
             Dispatch::HalfSyncHalfAsync { queue, .. } => Some(Queue::new(queue, config.queue_octets)?),
             _ => None,
         };
+        let keeper = match &role {
+            Some(role) if role.rules.need_a_keeper() => Some(Keeper::new()?),
+            _ => None,
+        };
         Ok(Arc::new_cyclic(|own: &Weak<Lane>| {
             let lane = own.clone();
             // The last thread out of a connection that was retired ends it.
@@ -131,7 +168,7 @@ impl Lane {
                 wake,
                 endpoints: listeners.iter().map(|listener| listener.local().clone()).collect(),
                 listeners: Mutex::new("listeners", Scope::Lane, listeners),
-                ready: PiMutex::new("ready list", Scope::Lane, VecDeque::new()),
+                ready: PiMutex::new("ready list", Scope::Lane, Ready::default()),
                 ready_count: AtomicUsize::new(0),
                 waking: AtomicBool::new(false),
                 queue,
@@ -142,6 +179,7 @@ impl Lane {
                 ending: AtomicUsize::new(0),
                 closing: AtomicBool::new(false),
                 stop: AtomicBool::new(false),
+                keeper,
             }
         }))
     }
@@ -204,11 +242,21 @@ impl Lane {
             self.perform(core, worker, work);
             return Ok(());
         }
-        let mut events = [Event::EMPTY; 1];
-        if self.epoll.wait(&mut events, timeout)? == 0 {
-            return Ok(());
+        if let Some(event) = self.next_event(timeout)? {
+            self.handle(core, worker, event);
         }
-        let event = events[0];
+        Ok(())
+    }
+
+    /// What is reported next; waits for it until `timeout` has passed.
+    #[inline]
+    pub(super) fn next_event(&self, timeout: Option<Duration>) -> io::Result<Option<Event>> {
+        let mut events = [Event::EMPTY; 1];
+        Ok((self.epoll.wait(&mut events, timeout)? > 0).then(|| events[0]))
+    }
+
+    #[inline]
+    pub(super) fn handle(&self, core: &Arc<Core>, worker: &mut Worker, event: Event) {
         match event.token() {
             // The descriptor is edge-triggered: what it counts is never read. Sequentially consistent, as in `push`: whoever found
             // the flag still set has listed its work before this thread looks.
@@ -226,11 +274,10 @@ impl Lane {
                 }
             }
         }
-        Ok(())
     }
 
     #[cold]
-    fn perform(&self, core: &Arc<Core>, worker: &mut Worker, work: Work) {
+    pub(super) fn perform(&self, core: &Arc<Core>, worker: &mut Worker, work: Work) {
         match work {
             Work::Read(place) => self.read(core, worker, place),
             Work::Look(connection) => {
@@ -238,7 +285,7 @@ impl Lane {
                 self.flush(core, connection.place);
                 self.read(core, worker, connection.place);
             }
-            Work::Serve(waiting, message) => {
+            Work::Serve(waiting, message) | Work::Buffered { waiting, message, .. } => {
                 let connection = waiting.leave();
                 // It may have come in at another lane, which keeps it.
                 if let Some(lane) = connection.lane.upgrade() {
@@ -272,20 +319,73 @@ impl Lane {
     #[cold]
     fn next_ready(&self) -> Option<Work> {
         let mut ready = self.ready.lock();
-        let work = ready.pop_front();
-        self.ready_count.store(ready.len(), Ordering::Release);
-        if !ready.is_empty() {
+        let work = ready.take(0);
+        self.ready_count.store(ready.work.len(), Ordering::Release);
+        if !ready.work.is_empty() {
             self.wake_one();
         }
         work
+    }
+
+    /// The first of the listed work that is `wanted`; nobody is woken for the rest.
+    fn take_first(&self, wanted: impl Fn(&Work) -> bool) -> Option<Work> {
+        let mut ready = self.ready.lock();
+        let index = ready.work.iter().position(wanted)?;
+        let work = ready.take(index);
+        self.ready_count.store(ready.work.len(), Ordering::Release);
+        work
+    }
+
+    /// The oldest request that is listed.
+    pub(super) fn take_request(&self) -> Option<Work> {
+        self.take_first(Work::is_request)
+    }
+
+    /// Reading that is listed.
+    pub(super) fn take_reading(&self) -> Option<Work> {
+        self.take_first(|work| !work.is_request())
+    }
+
+    /// Whether a request is listed.
+    pub(super) fn has_request(&self) -> bool {
+        self.has_ready() && self.ready.lock().work.iter().any(Work::is_request)
+    }
+
+    /// Lists a request that was taken and not run; the oldest.
+    #[cold]
+    pub(super) fn put_back(&self, work: Option<Work>) {
+        let mut ready = self.ready.lock();
+        if let Some(Work::Buffered { octets, .. }) = &work {
+            ready.buffered += 1;
+            ready.octets += octets;
+        }
+        work.into_iter().for_each(|work| ready.work.push_front(work));
+        self.ready_count.store(ready.work.len(), Ordering::Release);
+    }
+
+    /// How many requests are buffered, and their octets.
+    pub(super) fn buffered(&self) -> (u32, u64) {
+        let ready = self.ready.lock();
+        (ready.buffered, ready.octets)
+    }
+
+    /// Lists a request that the keeper has read, behind those that are as urgent.
+    pub(super) fn buffer(&self, priority: i16, waiting: Waiting, message: Message, octets: u64) {
+        let mut ready = self.ready.lock();
+        let is_less = |work: &Work| matches!(work, Work::Buffered { priority: other, .. } if *other < priority);
+        let at = ready.work.iter().position(is_less).unwrap_or(ready.work.len());
+        ready.work.insert(at, Work::Buffered { priority, waiting, message, octets });
+        ready.buffered += 1;
+        ready.octets += octets;
+        self.ready_count.store(ready.work.len(), Ordering::SeqCst);
     }
 
     /// Lists work and wakes one idle thread.
     #[cold]
     pub(crate) fn push(&self, work: Work) {
         let mut ready = self.ready.lock();
-        ready.push_back(work);
-        self.ready_count.store(ready.len(), Ordering::Release);
+        ready.work.push_back(work);
+        self.ready_count.store(ready.work.len(), Ordering::Release);
         drop(ready);
         self.wake_one();
     }
@@ -294,11 +394,11 @@ impl Lane {
     #[cold]
     pub(crate) fn hand_over(&self, work: Work) -> bool {
         let mut ready = self.ready.lock();
-        if ready.len() >= HANDED_OVER || self.stop.load(Ordering::Acquire) {
+        if ready.work.len() >= HANDED_OVER || self.stop.load(Ordering::Acquire) {
             return false;
         }
-        ready.push_back(work);
-        self.ready_count.store(ready.len(), Ordering::Release);
+        ready.work.push_back(work);
+        self.ready_count.store(ready.work.len(), Ordering::Release);
         drop(ready);
         self.wake_one();
         true
@@ -310,7 +410,7 @@ impl Lane {
     }
 
     /// Wakes an idle thread for the ready list, unless one is on its way.
-    fn wake_one(&self) {
+    pub(super) fn wake_one(&self) {
         if !self.waking.swap(true, Ordering::SeqCst) {
             counters::count_handoff();
             self.wake.notify();
@@ -360,6 +460,9 @@ impl Lane {
         };
         if more {
             self.push(Work::Read(place));
+        }
+        if worker.is_keeper {
+            return self.admit(core, worker, &connection, message);
         }
         if let Some(queue) = &self.queue {
             return self.enqueue(core, worker, queue, &connection, message);
@@ -620,6 +723,7 @@ impl Lane {
             std::mem::take(&mut *ready)
         };
         drop(dropped);
+        let dynamic = self.keeper.as_ref().map(Keeper::stop).unwrap_or_default();
         self.lingering.cut();
         self.wake.notify();
         if let Some(queue) = &self.queue {
@@ -633,7 +737,16 @@ impl Lane {
             }
             thread
         });
-        connections.collect()
+        connections.chain(dynamic).collect()
+    }
+
+    pub(super) fn stops(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Wakes a thread, to look whether the lane stops.
+    pub(super) fn wake(&self) {
+        self.wake.notify();
     }
 
     /// Whether the lane closes: a thread with a connection of its own ends when its request is done.

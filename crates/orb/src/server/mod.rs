@@ -5,6 +5,7 @@ pub(crate) mod closing;
 pub(crate) mod config;
 pub(crate) mod connection;
 mod dedicated;
+mod keeper;
 pub(crate) mod lane;
 mod queue;
 pub(crate) mod request;
@@ -34,8 +35,14 @@ pub(crate) fn start(lane: &Arc<Lane>, core: &Arc<Core>, threads: &mut Vec<JoinHa
     let spawn = |role: char, index: usize, run: fn(&Arc<Lane>, &Arc<Core>)| {
         spawn(lane, core, format!("{}/{role}{index}", lane.config.name), run)
     };
+    if lane.keeper.is_some() {
+        threads.push(spawn('k', 0, |lane, core| lane.keep(core))?);
+    }
     for index in 0..leaders {
-        threads.push(spawn('l', index, |lane, core| lane.run(core))?);
+        threads.push(match lane.keeper {
+            None => spawn('l', index, |lane, core| lane.run(core))?,
+            Some(_) => spawn('l', index, |lane, core| lane.run_kept(core, false))?,
+        });
     }
     for index in 0..workers {
         threads.push(spawn('w', index, |lane, core| lane.run_queued(core))?);
@@ -48,10 +55,10 @@ fn spawn(
     lane: &Arc<Lane>,
     core: &Arc<Core>,
     name: String,
-    run: fn(&Arc<Lane>, &Arc<Core>),
+    run: impl Fn(&Arc<Lane>, &Arc<Core>) + Clone + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let body = |native| {
-        let (lane, core) = (Arc::clone(lane), Arc::clone(core));
+        let (lane, core, run) = (Arc::clone(lane), Arc::clone(core), run.clone());
         move || {
             crate::current::belongs_to(core.adapters().stamp);
             station::occupy(core.adapters().stamp, &lane, native);

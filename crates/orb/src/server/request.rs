@@ -156,6 +156,15 @@ fn object_key<'m>(target: &giop::Target<'m>) -> Option<&'m [u8]> {
     }
 }
 
+/// The priority that a detached request asks for.
+#[cold]
+pub(crate) fn priority_of(message: &Message) -> Option<i16> {
+    let (header, octets) = message.parts()?;
+    let limits = corelane_wire::Limits::DEFAULT;
+    let request = (header.kind == MessageKind::Request).then(|| Request::parse(octets, header, &limits).ok())??;
+    rt::parse_priority_context(request.contexts.find(context_id::RT_CORBA_PRIORITY)?).ok()
+}
+
 /// Whether a message is a request whose client waits for the reply.
 #[cold]
 pub(crate) fn wants_reply(header: &Header, octets: &[u8]) -> bool {

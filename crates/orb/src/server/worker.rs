@@ -27,6 +27,8 @@ pub(crate) struct Worker {
     pub(crate) buffer: ReceiveBuffer,
     spares: Vec<ReceiveBuffer>,
     pub(crate) memory: Memory,
+    /// It reads and runs nothing: the lane's keeper.
+    pub(super) is_keeper: bool,
 }
 
 /// Memory for running requests.
@@ -56,6 +58,15 @@ impl Message {
             Message::Assembled(_, octets, _) => octets.len(),
         }
     }
+
+    /// Header and octets of a detached message, from its header on.
+    pub(super) fn parts(&self) -> Option<(&Header, &[u8])> {
+        match self {
+            Message::Here(..) => None,
+            Message::Buffered(header, length, buffer) => Some((header, &buffer.unread()[..*length])),
+            Message::Assembled(header, octets, _) => Some((header, octets)),
+        }
+    }
 }
 
 /// What reading came to.
@@ -74,6 +85,11 @@ pub(crate) enum Read {
 impl Worker {
     pub(crate) fn new() -> Self {
         Self::default()
+    }
+
+    /// That of a thread which runs nothing.
+    pub(super) fn for_keeper() -> Self {
+        Worker { is_keeper: true, ..Self::default() }
     }
 
     /// Reads until one message is whole, or nothing more is there (or the wait is over).

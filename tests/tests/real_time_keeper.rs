@@ -1,0 +1,243 @@
+//! What happens while every thread of a lane is busy (decision 6): new threads, borrowed ones, the buffer, refusals.
+
+use std::time::Duration;
+
+use corelane::poa::PoaPolicies;
+use corelane::rt::{Bound, LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId};
+use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
+use corelane_tests::real_time::{Answer, RawClient, Reporter, fair_orb, fifo_orb, said, until};
+use corelane_wire::exception::minor::OMG;
+use std::sync::Arc;
+
+const REFUSED: Answer = Answer::Raised(Kind::Transient, OMG | 1);
+
+fn object(orb: &Orb, pool: ThreadpoolId) -> (ObjectRef, Arc<Reporter>) {
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, 10)),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("kept", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    let reporter = Reporter::new(orb);
+    (poa.activate(&reporter.servant()).unwrap(), reporter)
+}
+
+fn pool(orb: &Orb, config: ThreadpoolConfig) -> (ObjectRef, Arc<Reporter>) {
+    let pool = orb.real_time().create_threadpool(&config).unwrap();
+    object(orb, pool)
+}
+
+/// Threads of this process whose names begin so.
+fn threads(prefix: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |task: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(task.ok()?.path().join("comm")).ok();
+    tasks.filter_map(name).filter(|name| name.starts_with(prefix)).count()
+}
+
+#[test]
+fn dynamic_threads_appear_when_all_are_busy_and_are_given_back() {
+    let orb = fair_orb();
+    let config = ThreadpoolConfig {
+        name: "dyn".into(),
+        dynamic_threads: 2,
+        idle_time: Duration::from_millis(30),
+        ..ThreadpoolConfig::default()
+    };
+    let (object, reporter) = pool(&orb, config);
+    assert_eq!(threads("dyn/d"), 0);
+    let mut clients: Vec<_> = (0..4).map(|_| RawClient::to(&object)).collect();
+    for client in &mut clients {
+        client.begin("wait", 10, None);
+    }
+    // One static and two dynamic threads; the fourth request stays in the transport.
+    reporter.until_waiting(3);
+    assert_eq!(threads("dyn/d"), 2);
+    reporter.release();
+    let mut served: Vec<String> = clients.iter_mut().map(|client| client.receive().2.who().thread).collect();
+    served.sort();
+    served.dedup();
+    assert_eq!(served, ["dyn/d0", "dyn/d1", "dyn/l0"]);
+    until(|| threads("dyn/d") == 0);
+    let _ = RawClient::to(&object).who(Some(10)).who();
+}
+
+#[test]
+fn without_a_keepers_means_requests_stay_in_the_transport() {
+    let orb = fair_orb();
+    let (object, reporter) = pool(&orb, ThreadpoolConfig::default());
+    let mut clients: Vec<_> = (0..8).map(|_| RawClient::to(&object)).collect();
+    for client in &mut clients {
+        client.begin("wait", 10, None);
+    }
+    reporter.until_waiting(1);
+    reporter.release();
+    for client in &mut clients {
+        let _ = client.receive().2.who();
+    }
+}
+
+#[test]
+fn requests_wait_up_to_the_bound_and_are_refused_beyond_it() {
+    let orb = fair_orb();
+    let buffering = Some(Bound { requests: 2, octets: 0 });
+    let (object, reporter) = pool(&orb, ThreadpoolConfig { buffering, ..ThreadpoolConfig::default() });
+    let mut first = RawClient::to(&object);
+    first.begin("wait", 10, None);
+    reporter.until_waiting(1);
+    let mut second = RawClient::to(&object);
+    let ids: Vec<u32> = (0..4).map(|_| second.begin("who", 10, None)).collect();
+    // The third and fourth are answered first: there is no room for them.
+    for id in &ids[2..] {
+        let (answered, _, answer) = second.receive();
+        assert_eq!((answered, answer), (*id, REFUSED));
+    }
+    reporter.release();
+    let _ = first.receive().2.who();
+    for id in &ids[..2] {
+        let (answered, _, answer) = second.receive();
+        assert_eq!((answered, answer.who().priority), (*id, 10));
+    }
+    // There is room again.
+    let _ = second.who(Some(10)).who();
+}
+
+#[test]
+fn octets_of_waiting_requests_are_bounded_too() {
+    let orb = fair_orb();
+    let buffering = Some(Bound { requests: 0, octets: 16 });
+    let (object, reporter) = pool(&orb, ThreadpoolConfig { buffering, ..ThreadpoolConfig::default() });
+    let mut first = RawClient::to(&object);
+    first.begin("wait", 10, None);
+    reporter.until_waiting(1);
+    assert_eq!(RawClient::to(&object).who(Some(10)), REFUSED);
+    reporter.release();
+    let _ = first.receive().2.who();
+    let _ = RawClient::to(&object).who(Some(10)).who();
+}
+
+#[test]
+fn in_a_pool_without_lanes_the_more_urgent_request_waits_less() {
+    let orb = fair_orb();
+    let buffering = Some(Bound { requests: 5, octets: 0 });
+    let (object, reporter) = pool(&orb, ThreadpoolConfig { buffering, ..ThreadpoolConfig::default() });
+    let mut first = RawClient::to(&object);
+    first.begin("wait", 1, None);
+    reporter.until_waiting(1);
+    let mut others = RawClient::to(&object);
+    for priority in [5, 100, 50, 5, 100] {
+        others.begin("who", priority, None);
+    }
+    let refused = others.begin("who", 1000, None);
+    assert_eq!(others.receive().0, refused, "five wait");
+    reporter.release();
+    for _ in 0..5 {
+        let _ = others.receive().2.who();
+    }
+    assert_eq!(*reporter.order.lock(), [1, 100, 100, 50, 5, 5]);
+}
+
+fn borrowing(lanes: &[i16]) -> LanesConfig {
+    let lanes = lanes.iter().map(|&priority| LaneConfig { priority, ..LaneConfig::default() }).collect();
+    LanesConfig { lanes, allow_borrowing: true, ..LanesConfig::default() }
+}
+
+#[test]
+fn a_busy_lane_borrows_an_idle_thread_of_a_lower_one_at_its_own_priority() {
+    let orb = fifo_orb();
+    // Native priorities 2, 25 and 50.
+    let pool = orb.real_time().create_threadpool_with_lanes(&borrowing(&[335, 8025, 16384])).unwrap();
+    let (object, reporter) = object(&orb, pool);
+    let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).collect();
+    let mut low = RawClient::connect(&object, ports[0]);
+    let own = low.who(Some(335)).who();
+    assert_eq!((own.native, own.lane), (2, 0));
+    let mut high: Vec<_> = (0..3).map(|_| RawClient::connect(&object, ports[2])).collect();
+    for client in &mut high {
+        client.begin("wait", 16384, None);
+    }
+    // Its own thread, that of the middle lane, that of the low one.
+    reporter.until_waiting(3);
+    // While it is lent the low lane's requests wait.
+    low.begin("who", 335, None);
+    reporter.release();
+    let mut threads = Vec::new();
+    for client in &mut high {
+        let who = client.receive().2.who();
+        assert_eq!((who.lane, who.native, who.priority), (2, 50, 16384));
+        assert!(!who.handed_over);
+        threads.push(who.thread);
+    }
+    threads.sort();
+    assert_eq!(threads, ["rt/p16384/l0", "rt/p335/l0", "rt/p8025/l0"]);
+    let again = low.receive().2.who();
+    assert_eq!((again.native, again.lane, again.tid), (2, 0, own.tid), "its own priority again");
+}
+
+#[test]
+fn a_lane_does_not_borrow_from_a_higher_one() {
+    let orb = fair_orb();
+    let pool = orb.real_time().create_threadpool_with_lanes(&borrowing(&[10, 20])).unwrap();
+    let (object, reporter) = object(&orb, pool);
+    let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).collect();
+    let mut low: Vec<_> = (0..2).map(|_| RawClient::connect(&object, ports[0])).collect();
+    for client in &mut low {
+        client.begin("wait", 10, None);
+    }
+    reporter.until_waiting(1);
+    let mut high = RawClient::connect(&object, ports[1]);
+    for _ in 0..50 {
+        assert_eq!(high.who(Some(20)).who().thread, "rt/p20/l0");
+    }
+    reporter.release();
+    for client in &mut low {
+        assert_eq!(client.receive().2.who().thread, "rt/p10/l0");
+    }
+}
+
+#[test]
+fn everything_at_once_under_load_and_the_end_of_it() {
+    let orb = fair_orb();
+    for _ in 0..5 {
+        let config = LanesConfig {
+            buffering: Some(Bound { requests: 8, octets: 0 }),
+            lanes: [10, 20].map(|priority| LaneConfig { priority, dynamic_threads: 1, ..LaneConfig::default() }).into(),
+            idle_time: Duration::from_millis(1),
+            ..borrowing(&[])
+        };
+        let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
+        let (object, _) = object(&orb, pool);
+        let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).collect();
+        let (ports, target) = (&ports, &object);
+        let served: usize = std::thread::scope(|scope| {
+            let run = |index: usize| {
+                move || {
+                    let mut client = RawClient::connect(target, ports[index % 2]);
+                    let mut served = 0;
+                    for round in 0..100 {
+                        // One in ten comes in at the other lane.
+                        let priority = if round % 10 == 0 {
+                            30 - 10 * (1 + index as i16 % 2)
+                        } else {
+                            10 + 10 * (index as i16 % 2)
+                        };
+                        client.begin("spin", priority, Some(50));
+                        match client.receive().2 {
+                            Answer::Who(who) => {
+                                assert_eq!(who.priority, priority);
+                                served += 1;
+                            }
+                            refused => assert_eq!(refused, REFUSED),
+                        }
+                    }
+                    served
+                }
+            };
+            let clients: Vec<_> = (0..8).map(|index| scope.spawn(run(index))).collect();
+            clients.into_iter().map(|client| client.join().unwrap()).sum()
+        });
+        assert!(served > 400, "{served}");
+        orb.root_poa().find_poa("kept", false).unwrap().destroy(true, true).unwrap();
+        orb.real_time().destroy_threadpool(pool).unwrap();
+    }
+}
