@@ -36,6 +36,8 @@ mod receive;
 pub mod rt;
 mod servant;
 mod server;
+#[cfg(test)]
+mod simulation;
 
 #[cfg(feature = "any")]
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};

@@ -7,6 +7,8 @@ mod tests;
 
 pub(crate) use builder::parse as parse_address;
 pub use builder::{OrbBuilder, OrbError};
+#[cfg(test)]
+pub(crate) use core::Config;
 pub(crate) use core::Core;
 
 use std::sync::Arc;

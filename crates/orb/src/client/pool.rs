@@ -66,6 +66,12 @@ impl Pool {
         Pool { endpoints, slots, used: AtomicUsize::new(0), gate, band, shared }
     }
 
+    /// Makes the calling thread begin its search as a new one would.
+    #[cfg(test)]
+    pub(crate) fn forget_hint() {
+        HINT.set(0);
+    }
+
     pub(crate) fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }

@@ -157,7 +157,11 @@ pub(super) struct Call<'r, 'c, 'a> {
 
 impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     #[inline]
-    fn new(core: &'r Arc<Core>, object: &'c ObjectRef, request: Request<'c, 'a>) -> Result<Self, SystemException> {
+    pub(super) fn new(
+        core: &'r Arc<Core>,
+        object: &'c ObjectRef,
+        request: Request<'c, 'a>,
+    ) -> Result<Self, SystemException> {
         core.check_usable()?;
         Ok(Call { core, object, request, due: Due::of(object.timeout()) })
     }

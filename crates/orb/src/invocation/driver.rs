@@ -1,6 +1,9 @@
 //! What the pure [machine](super::machine) says of a call that is more than one exchange on a connection that is there:
 //! connecting, retrying, forwards, other addressing modes, giving up.
 
+#[cfg(test)]
+pub(crate) mod simulated;
+
 use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
@@ -211,7 +214,13 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let endpoint = profile.and_then(|profile| profile.pool().endpoints().first()).map(ToString::to_string);
         let elapsed = Some(now.since(start));
         let detail = |phase, message| Detail { endpoint, phase: Some(phase), elapsed, message };
+        let over = self.call.due.moment().is_some_and(|whole| now >= whole);
         match outcome {
+            Ok(_) if over => {
+                // It goes back unused: nobody would wait for the reply.
+                self.failure = detail(Phase::Connect, String::new());
+                Input::DeadlinePassed(Phase::Connect)
+            }
             Ok(connection) => {
                 self.connection = Some(connection);
                 Input::Connected
@@ -223,11 +232,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             }
             Err(NoConnection::TimedOut) => {
                 self.failure = detail(Phase::Connect, String::new());
-                if self.call.due.moment().is_some_and(|whole| now >= whole) {
-                    Input::DeadlinePassed(Phase::Connect)
-                } else {
-                    Input::ConnectFailed
-                }
+                if over { Input::DeadlinePassed(Phase::Connect) } else { Input::ConnectFailed }
             }
             Err(NoConnection::Failed(error)) => {
                 self.failure = detail(Phase::Connect, error.to_string());

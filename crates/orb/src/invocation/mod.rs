@@ -2,7 +2,7 @@
 
 pub(crate) mod call;
 mod deferred;
-mod driver;
+pub(crate) mod driver;
 pub(crate) mod machine;
 mod operation;
 mod reply;

@@ -589,7 +589,7 @@ impl Lane {
 
     /// Takes a connection in.
     #[cold]
-    fn adopt(&self, core: &Arc<Core>, stream: Box<dyn Stream>) {
+    pub(crate) fn adopt(&self, core: &Arc<Core>, stream: Box<dyn Stream>) {
         let peer = stream.peer().clone();
         let waiting = core.config().limits.outstanding_requests.max(1);
         let bounds = Bounds { output: self.config.output_bound, waiting };

@@ -1,0 +1,446 @@
+//! The network between the ORBs: octets that take time, come in pieces, or are lost with their connection.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane_net::{Endpoint, Half, Listener, Peer, Report, Stream, Transport, Wait};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Mutex, MutexGuard, Scope};
+
+use super::random::Random;
+
+/// The end of a connection that called, and the one that was called.
+pub(super) const CLIENT: usize = 0;
+pub(super) const SERVER: usize = 1;
+
+/// Something that will happen.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    /// Octets arrive at an end of a link.
+    Octets(usize, usize, Vec<u8>),
+    /// The other end has shut down writing.
+    End(usize, usize),
+    /// The link is gone for this end.
+    Reset(usize, usize),
+    /// There is room again for this end to write.
+    Room(usize, usize),
+    /// A server sees a new connection.
+    Accept(usize),
+    /// A caller makes its next call.
+    Call(usize),
+    /// A call's connection is made.
+    Connect(usize, u64),
+    /// A call's time for connecting is over.
+    ConnectTimeOut(usize, u64),
+    /// A call's time is over.
+    TimeOut(usize, u64),
+    /// A caller gives its call up.
+    Cancel(usize, u64),
+    /// A server's thread ends its request.
+    Finish(usize, usize, usize),
+    /// What is done now and then.
+    Tidy(usize),
+    /// A server dies.
+    Crash(usize),
+    /// A server shuts down in good order.
+    Close(usize),
+    /// A server starts.
+    Start(usize),
+    /// A server holds requests, or lets them run.
+    Hold(usize, bool),
+    /// Somebody sends a server what is no GIOP.
+    Vandal(usize),
+}
+
+/// One end of a link.
+#[derive(Default)]
+struct End {
+    arrived: VecDeque<u8>,
+    /// Octets on their way to this end, and when the last of them arrives.
+    coming: usize,
+    last_arrival: u64,
+    peer_ended: bool,
+    reset: bool,
+    /// This end has shut down writing, and reading.
+    ended: bool,
+    closed: bool,
+    sent: u64,
+    /// The link is lost when this end has sent so many octets.
+    breaks_at: u64,
+    /// Octets that may be unread at the other end.
+    window: usize,
+    wants_room: bool,
+    report: Option<Report>,
+}
+
+/// A connection.
+pub(super) struct Link {
+    ends: [End; 2],
+    /// Which server, and which run of it.
+    pub(super) server: usize,
+    pub(super) run: usize,
+    /// Something other than good order has happened to it.
+    pub(super) faulty: bool,
+    /// Which caller waits for what comes to the client's end.
+    pub(super) reader: Option<usize>,
+    /// Which connection pool uses it.
+    pub(super) pool: Option<usize>,
+}
+
+/// Whether somebody answers at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Door {
+    /// This run of the server.
+    Open(usize),
+    /// Connections are refused.
+    Shut,
+}
+
+pub(super) struct State {
+    pub(super) now: u64,
+    pub(super) random: Random,
+    order: u64,
+    events: BinaryHeap<Reverse<(u64, u64, u64, Event)>>,
+    pub(super) links: Vec<Link>,
+    pub(super) doors: HashMap<u16, (usize, Door)>,
+    /// How likely a new link is to break, in percent.
+    pub(super) breaking: u64,
+    /// How likely it is not to be read from, in percent.
+    pub(super) stuck: u64,
+    pub(super) latency: u64,
+    /// The link that a client wrote to last.
+    pub(super) written_to: Option<usize>,
+    pub(super) trace: VecDeque<String>,
+    /// Every call has been made.
+    pub(super) finished: bool,
+    /// What was found wrong.
+    pub(super) wrong: Option<String>,
+}
+
+/// The network, and the simulation's agenda.
+#[derive(Clone)]
+pub(super) struct Network(Arc<Mutex<State>>);
+
+/// Lines of the trace that are kept.
+const TRACE: usize = 400;
+
+impl State {
+    pub(super) fn schedule(&mut self, at: u64, priority: u64, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((at, priority, self.order, event)));
+    }
+
+    pub(super) fn after(&mut self, delay: u64, event: Event) {
+        self.schedule(self.now + delay, 9, event);
+    }
+
+    pub(super) fn say(&mut self, line: fmt::Arguments<'_>) {
+        if self.trace.len() >= TRACE {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(format!("{:>12} {line}", self.now));
+    }
+
+    pub(super) fn fail(&mut self, line: fmt::Arguments<'_>) {
+        self.say(line);
+        self.wrong.get_or_insert_with(|| line.to_string());
+    }
+
+    fn delay(&mut self) -> u64 {
+        let latency = self.latency;
+        self.random.between(latency / 2, latency * 3 / 2)
+    }
+
+    /// In order behind what is on its way to `to`.
+    fn arrive(&mut self, link: usize, to: usize, event: Event) {
+        let delay = self.delay();
+        let at = (self.now + delay).max(self.links[link].ends[to].last_arrival + 1);
+        self.links[link].ends[to].last_arrival = at;
+        self.schedule(at, 9, event);
+    }
+
+    /// The link is lost: who writes sees it at once, the other end later, with or without what is on its way.
+    pub(super) fn cut(&mut self, link: usize, by: usize) {
+        self.links[link].faulty = true;
+        self.links[link].ends[by].reset = true;
+        let (delay, drops) = (self.delay(), self.random.percent(50));
+        self.say(format_args!("link {link} is lost"));
+        if drops {
+            self.after(delay, Event::Reset(link, 1 - by));
+        } else {
+            self.arrive(link, 1 - by, Event::Reset(link, 1 - by));
+        }
+        self.after(delay, Event::Reset(link, by));
+    }
+
+    fn send(&mut self, link: usize, from: usize, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let to = 1 - from;
+        let held = self.links[link].ends[to].coming + self.links[link].ends[to].arrived.len();
+        let end = &mut self.links[link].ends[from];
+        if end.reset || end.ended {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let room = end.window.saturating_sub(held);
+        let left = usize::try_from(end.breaks_at - end.sent).unwrap_or(usize::MAX);
+        if left == 0 {
+            self.cut(link, from);
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        if room == 0 {
+            end.wants_room = true;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut count = total.min(room).min(left);
+        if self.random.percent(20) {
+            count = usize::try_from(self.random.between(1, count as u64)).unwrap_or(1);
+        }
+        self.links[link].ends[from].sent += count as u64;
+        let mut octets: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).take(count).collect();
+        self.links[link].ends[to].coming += count;
+        // Cut wherever the network likes, at most in a few places.
+        for _ in 0..self.random.between(0, 3) {
+            if octets.len() > 1 {
+                let at = usize::try_from(self.random.between(1, octets.len() as u64 - 1)).unwrap_or(1);
+                let rest = octets.split_off(at);
+                self.arrive(link, to, Event::Octets(link, to, octets));
+                octets = rest;
+            }
+        }
+        self.arrive(link, to, Event::Octets(link, to, octets));
+        if from == CLIENT {
+            self.written_to = Some(link);
+        }
+        Ok(count)
+    }
+
+    fn recv(&mut self, link: usize, at: usize, buffer: &mut [u8]) -> io::Result<usize> {
+        let end = &mut self.links[link].ends[at];
+        if end.arrived.is_empty() {
+            return match end {
+                End { closed: true, .. } => Ok(0),
+                End { reset: true, .. } => Err(io::ErrorKind::ConnectionReset.into()),
+                End { peer_ended: true, .. } => Ok(0),
+                _ => Err(io::ErrorKind::WouldBlock.into()),
+            };
+        }
+        let count = buffer.len().min(end.arrived.len());
+        for (place, octet) in buffer.iter_mut().zip(end.arrived.drain(..count)) {
+            *place = octet;
+        }
+        if std::mem::take(&mut self.links[link].ends[1 - at].wants_room) {
+            let delay = self.delay();
+            self.after(delay, Event::Room(link, 1 - at));
+        }
+        Ok(count)
+    }
+
+    fn shutdown(&mut self, link: usize, by: usize, half: Half) {
+        let end = &mut self.links[link].ends[by];
+        let unread = half == Half::Both && !end.arrived.is_empty();
+        let already = std::mem::replace(&mut end.ended, true);
+        if half == Half::Both {
+            end.closed = true;
+            end.arrived.clear();
+        }
+        if unread {
+            // As a kernel does: the peer did not get through with what it sent.
+            self.arrive(link, 1 - by, Event::Reset(link, 1 - by));
+        } else if !already {
+            self.arrive(link, 1 - by, Event::End(link, 1 - by));
+        }
+    }
+
+    /// What the network does of an event. The report of the end that has to look, if one has.
+    pub(super) fn happen(&mut self, event: &Event) -> Option<Report> {
+        let (link, at) = match *event {
+            Event::Octets(link, at, _) | Event::End(link, at) | Event::Reset(link, at) | Event::Room(link, at) => {
+                (link, at)
+            }
+            _ => return None,
+        };
+        let forgets = self.random.percent(30);
+        let end = &mut self.links[link].ends[at];
+        match event {
+            Event::Octets(_, _, octets) => {
+                end.coming -= octets.len();
+                if end.closed {
+                    if !self.links[link].ends[1 - at].reset {
+                        self.arrive(link, 1 - at, Event::Reset(link, 1 - at));
+                    }
+                    return None;
+                }
+                if !end.reset {
+                    end.arrived.extend(octets);
+                }
+            }
+            Event::End(..) => end.peer_ended = true,
+            Event::Reset(..) => {
+                end.reset = true;
+                // Some systems forget with it what was not read.
+                if forgets {
+                    end.arrived.clear();
+                }
+            }
+            _ => {}
+        }
+        end.report.clone()
+    }
+
+    /// Whether reading at an end would come to something.
+    pub(super) fn readable(&self, link: usize, at: usize) -> bool {
+        let end = &self.links[link].ends[at];
+        !end.arrived.is_empty() || end.reset || end.peer_ended
+    }
+
+    /// Whether an end still has it open.
+    pub(super) fn is_open(&self, link: usize, at: usize) -> bool {
+        !self.links[link].ends[at].closed
+    }
+
+    fn link(&mut self, server: usize, run: usize) -> usize {
+        let (breaking, stuck) = (self.breaking, self.stuck);
+        let mut ends = [End::default(), End::default()];
+        for (side, end) in ends.iter_mut().enumerate() {
+            end.breaks_at = if self.random.percent(breaking) { self.random.between(1, 3_000) } else { u64::MAX };
+            // Few clients find a peer that does not read: their calls are over with the first write that finds no room.
+            let wide = side == CLIENT && !self.random.percent(stuck);
+            end.window = if wide { usize::MAX } else { usize::try_from(self.random.between(40, 4_000)).unwrap_or(40) };
+        }
+        self.links.push(Link { ends, server, run, faulty: false, reader: None, pool: None });
+        self.links.len() - 1
+    }
+
+    /// A link to a server, whose end of it is the result of the second call, for the server.
+    pub(super) fn connect(&mut self, port: u16) -> io::Result<usize> {
+        let Some(&(server, Door::Open(run))) = self.doors.get(&port) else {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        };
+        let link = self.link(server, run);
+        let delay = self.delay();
+        self.links[link].ends[SERVER].last_arrival = self.now + delay;
+        self.after(delay, Event::Accept(link));
+        Ok(link)
+    }
+}
+
+impl Network {
+    pub(super) fn new(seed: u64) -> Self {
+        let state = State {
+            now: 1_000_000,
+            random: Random::new(seed),
+            order: 0,
+            events: BinaryHeap::new(),
+            links: Vec::new(),
+            doors: HashMap::new(),
+            breaking: 0,
+            stuck: 0,
+            latency: 1_000,
+            written_to: None,
+            trace: VecDeque::new(),
+            finished: false,
+            wrong: None,
+        };
+        Network(Arc::new(Mutex::new("simulated network", Scope::Orb, state)))
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+
+    /// The next event, and the time moved on to it.
+    pub(super) fn next(&self) -> Option<Event> {
+        let mut state = self.state();
+        let Reverse((at, _, _, event)) = state.events.pop()?;
+        state.now = at;
+        crate::clock::set(Some(Monotonic::from_nanos(at)));
+        Some(event)
+    }
+
+    pub(super) fn stream(&self, link: usize, side: usize) -> Box<dyn Stream> {
+        Box::new(SimulatedStream { network: self.clone(), link, side })
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").finish_non_exhaustive()
+    }
+}
+
+impl Transport for Network {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn serves(&self, endpoint: &Endpoint) -> bool {
+        matches!(endpoint, Endpoint::Tcp { .. })
+    }
+
+    fn connect(&self, endpoint: &Endpoint, _deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
+        let Endpoint::Tcp { port, .. } = endpoint else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let link = self.state().connect(*port)?;
+        Ok(self.stream(link, CLIENT))
+    }
+
+    fn listen(&self, _endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedStream {
+    network: Network,
+    link: usize,
+    side: usize,
+}
+
+impl Stream for SimulatedStream {
+    fn recv(&self, buffer: &mut [u8], _wait: Wait) -> io::Result<usize> {
+        self.network.state().recv(self.link, self.side, buffer)
+    }
+
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+        let sent = self.network.state().send(self.link, self.side, slices);
+        match sent {
+            // The whole time passes with waiting for room.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && wait != Wait::Now => {
+                Err(io::ErrorKind::TimedOut.into())
+            }
+            other => other,
+        }
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn report_to(&self, report: Report) -> bool {
+        self.network.state().links[self.link].ends[self.side].report = Some(Arc::clone(&report));
+        report();
+        true
+    }
+
+    fn set_coarse_timeouts(&self, _receive: Duration, _send: Duration) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn shutdown(&self, half: Half) {
+        self.network.state().shutdown(self.link, self.side, half);
+    }
+
+    fn peer(&self) -> &Peer {
+        &Peer::Unknown
+    }
+}
+
+impl Drop for SimulatedStream {
+    fn drop(&mut self) {
+        self.shutdown(Half::Both);
+    }
+}

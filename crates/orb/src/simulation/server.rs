@@ -1,0 +1,337 @@
+//! Server processes: a lane, a POA and servants, without their threads.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane_net::{Endpoint, Transports, Wait};
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::slots::Guard;
+use corelane_wire::giop::{self, MessageKind, ReplyStatus, Target};
+use corelane_wire::ior::Ior;
+use corelane_wire::{CharSet, Encoder, Limits, Version};
+
+use super::network::{Event, Network};
+use crate::event::Events;
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::object::ObjectRef;
+use crate::orb::{Config, Core};
+use crate::poa::{
+    IdAssignment, IdUniqueness, Lifespan, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantActivator,
+    ServantManager, ServantManagerError, ServantResult,
+};
+use crate::policy::{AllBusy, CallPolicies};
+use crate::servant::{Servant, ServerCall, Skeleton};
+use crate::server::admission;
+use crate::server::config::{Dispatch, PoolConfig};
+use crate::server::connection::Connection;
+use crate::server::lane::Lane;
+use crate::server::worker::{Message, Worker};
+
+pub(super) const TYPE: &str = "IDL:simulation/Target:1.0";
+/// How long a peer has to close, in nanoseconds.
+pub(super) const CLOSING_TIME: u64 = 20_000_000;
+
+/// What a call asks its servant to do.
+pub(super) const RUN: u32 = 0;
+pub(super) const REFUSE: u32 = 1;
+pub(super) const RUN_AND_FAIL: u32 = 2;
+
+/// How often each call was executed.
+#[derive(Clone, Debug)]
+pub(super) struct Ledger(Arc<Mutex<Vec<u32>>>);
+
+impl Ledger {
+    pub(super) fn new(calls: usize) -> Self {
+        Ledger(Arc::new(Mutex::new("simulation ledger", Scope::Orb, vec![0; calls])))
+    }
+
+    pub(super) fn executions(&self, call: u64) -> u32 {
+        self.0.lock().get(usize::try_from(call).unwrap_or(usize::MAX)).copied().unwrap_or(0)
+    }
+
+    fn note(&self, call: u64) {
+        if let Some(count) = self.0.lock().get_mut(usize::try_from(call).unwrap_or(usize::MAX)) {
+            *count += 1;
+        }
+    }
+}
+
+/// An ORB of the simulation.
+pub(super) fn core(network: &Network, publish: Vec<Endpoint>, version: Version, fragment_size: Option<usize>) -> Core {
+    let config = Config {
+        limits: Limits { outstanding_requests: 6, ..Limits::DEFAULT },
+        call_policies: CallPolicies::NONE,
+        connections_per_server: 2,
+        all_busy: AllBusy::Wait,
+        idle_time: Duration::from_secs(60),
+        closing_time: Duration::from_nanos(CLOSING_TIME),
+        publish,
+        version,
+        native_char_set: CharSet::Utf8,
+        fragment_size,
+        rt: crate::rt::RtConfig::default(),
+    };
+    let stamp = network.state().random.next();
+    let transports = Transports::new(vec![Arc::new(network.clone())]);
+    Core::new(config, transports, Events::new(None), stamp).expect("an ORB")
+}
+
+pub(super) fn address(server: usize) -> Endpoint {
+    Endpoint::tcp(format!("server{server}"), port(server))
+}
+
+pub(super) fn port(server: usize) -> u16 {
+    1000 + u16::try_from(server).unwrap_or(0)
+}
+
+/// A reference to the object `id` of servers, one profile for each.
+pub(super) fn reference(key: &[u8], servers: &[usize]) -> Ior {
+    let mut ior = Ior { type_id: TYPE.to_owned(), profiles: Vec::new() };
+    for server in servers {
+        let one = crate::address::reference(TYPE, &[address(*server)], Version::GIOP_1_2, CharSet::Utf8, key);
+        ior.profiles.extend(one.expect("a reference").profiles);
+    }
+    ior
+}
+
+pub(super) fn lane() -> Arc<Lane> {
+    let config = PoolConfig {
+        dispatch: Dispatch::HalfSyncHalfAsync { threads: THREADS, queue: 12 },
+        connections: 24,
+        output_bound: 4_000,
+        message_timeout: Duration::from_millis(300),
+        ..PoolConfig::default()
+    };
+    Lane::new(config, Vec::new(), Duration::from_nanos(CLOSING_TIME), None).expect("a lane")
+}
+
+const THREADS: usize = 2;
+
+/// One run of a server process.
+pub(super) struct Run<'l> {
+    pub(super) server: usize,
+    pub(super) number: usize,
+    pub(super) lane: &'l Arc<Lane>,
+    pub(super) core: Arc<Core>,
+    pub(super) poa: Poa,
+    /// Its process has died.
+    pub(super) dead: bool,
+    /// How likely it is to want another addressing mode, in percent.
+    peculiar: u64,
+    slowest: u64,
+    worker: Worker,
+    threads: Vec<Option<Running<'l>>>,
+    begun: usize,
+}
+
+/// A request that a thread works on.
+struct Running<'l> {
+    connection: Arc<Connection>,
+    message: Message,
+    number: usize,
+    /// As a thread would: the connection does not end while it is in it.
+    _held: Option<Guard<'l, Arc<Connection>>>,
+}
+
+impl<'l> Run<'l> {
+    pub(super) fn new(
+        network: &Network,
+        servers: usize,
+        (server, number): (usize, usize),
+        lane: &'l Arc<Lane>,
+        ledger: &Ledger,
+        faults: bool,
+    ) -> Self {
+        let mut fragment_size = None;
+        let (mut peculiar, mut slowest) = (0, 100_000);
+        {
+            let random = &mut network.state().random;
+            if random.percent(40) {
+                fragment_size = Some(64 + 8 * usize::try_from(random.between(0, 20)).unwrap_or(0));
+            }
+            if random.percent(30) {
+                peculiar = random.between(1, 100);
+            }
+            if faults && random.percent(30) {
+                slowest = 30_000_000;
+            }
+        }
+        let core = Arc::new(core(network, vec![address(server)], Version::GIOP_1_2, fragment_size));
+        Poa::root(Arc::downgrade(&core), core.adapters());
+        core.start(Vec::new()).expect("nothing to start");
+        let policies = PoaPolicies {
+            lifespan: Lifespan::Persistent,
+            id_uniqueness: IdUniqueness::Multiple,
+            id_assignment: IdAssignment::User,
+            implicit_activation: crate::poa::ImplicitActivation::Explicit,
+            request_processing: RequestProcessing::ServantManager,
+            ..PoaPolicies::ROOT
+        };
+        let poa = core.root_poa().create_poa("work", None, policies).expect("a POA");
+        let servant = Servant::new(Work(ledger.clone()));
+        let moves = Moves { servant, next: (server + 1) % servers };
+        poa.set_servant_manager(ServantManager::Activator(Arc::new(moves))).expect("an activator");
+        poa.manager().activate().expect("an active manager");
+        let threads = (0..THREADS).map(|_| None).collect();
+        Run {
+            server,
+            number,
+            lane,
+            core,
+            poa,
+            dead: false,
+            peculiar,
+            slowest,
+            worker: Worker::new(),
+            threads,
+            begun: 0,
+        }
+    }
+
+    /// The key of the object `id`, which is the same in every server.
+    pub(super) fn key(&self, id: &str) -> Vec<u8> {
+        let reference = self.poa.create_reference_with_id(&ObjectId::from(id), TYPE).expect("a reference");
+        reference.ior().known_profiles().next().expect("a profile").object_key.to_vec()
+    }
+
+    pub(super) fn accept(&mut self, network: &Network, link: usize) {
+        self.lane.adopt(&self.core, network.stream(link, super::network::SERVER));
+    }
+
+    /// Does everything that can be done now.
+    pub(super) fn go_on(&mut self, network: &Network) {
+        if self.dead {
+            return;
+        }
+        loop {
+            while self.lane.has_ready() {
+                let worker = &mut self.worker;
+                self.lane.step(&self.core, worker, Some(Duration::ZERO)).expect("a lane that works");
+            }
+            let idle = self.threads.iter().position(Option::is_none);
+            let Some((thread, next)) = idle.and_then(|thread| Some((thread, self.lane.queue.as_ref()?.try_pop()?)))
+            else {
+                return;
+            };
+            self.begin(network, thread, next);
+        }
+    }
+
+    fn begin(&mut self, network: &Network, thread: usize, (connection, message): (Arc<Connection>, Message)) {
+        let held = self.lane.hold(&connection);
+        if !admission::runs_late(held.is_some(), self.lane.closes()) {
+            return;
+        }
+        self.begun += 1;
+        let number = self.begun;
+        self.threads[thread] = Some(Running { connection, message, number, _held: held });
+        let mut state = network.state();
+        let time = state.random.between(0, self.slowest);
+        state.after(time, Event::Finish(self.number, thread, number));
+    }
+
+    /// The servant's time is over: it runs, all at once, and the reply leaves.
+    pub(super) fn finish(&mut self, network: &Network, thread: usize, number: usize) {
+        if self.dead || self.threads[thread].as_ref().is_none_or(|running| running.number != number) {
+            return;
+        }
+        let Some(running) = self.threads[thread].take() else { return };
+        let Running { connection, message, _held: held, .. } = running;
+        let goes_on = if network.state().random.percent(self.peculiar) && readdress(network, &connection, &message) {
+            true
+        } else {
+            self.worker.serve(&self.core, &connection, message, Wait::Now)
+        };
+        let place = connection.place;
+        drop(held);
+        if !goes_on {
+            self.lane.ended(&self.core, place);
+        }
+    }
+
+    /// The process dies.
+    pub(super) fn die(&mut self) {
+        self.dead = true;
+        self.threads.iter_mut().for_each(|thread| *thread = None);
+    }
+
+    /// Whether something of it still goes on.
+    pub(super) fn is_at_work(&self) -> bool {
+        !self.dead && (self.threads.iter().any(Option::is_some) || self.lane.is_closing())
+    }
+}
+
+/// As servers that do not go by object keys: asks for another addressing mode. False if the request has it already.
+fn readdress(network: &Network, connection: &Connection, message: &Message) -> bool {
+    let (header, octets) = match message {
+        Message::Here(..) => return false,
+        Message::Buffered(header, length, buffer) => (header, &buffer.unread()[..*length]),
+        Message::Assembled(header, octets, _) => (header, octets.as_slice()),
+    };
+    if header.kind != MessageKind::Request || header.version != Version::GIOP_1_2 {
+        return false;
+    }
+    let Ok(request) = giop::Request::parse(octets, header, &Limits::DEFAULT) else { return false };
+    if !matches!(request.target, Target::Key(_)) || !request.response.any() {
+        return false;
+    }
+    let mut reply = Encoder::new();
+    let status = ReplyStatus::NeedsAddressingMode;
+    giop::begin_reply(&mut reply, header.version, request.request_id, status, &[]).expect("a reply");
+    reply.write_i16(if network.state().random.percent(50) { 1 } else { 2 });
+    giop::finish(&mut reply).expect("a reply");
+    let whole: Vec<u8> = reply.slices().collect::<Vec<_>>().concat();
+    connection.send(&[&whole], Wait::Now);
+    true
+}
+
+/// The servant.
+struct Work(Ledger);
+
+impl Skeleton for Work {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &[TYPE]
+    }
+
+    fn dispatch(&self, _operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        let number = call.arguments().read_u64()?;
+        let task = call.arguments().read_u32()?;
+        let data = call.arguments().read_octets()?.to_vec();
+        if task == REFUSE {
+            return Err(SystemException::new(Kind::Transient, 0, Completion::No));
+        }
+        self.0.note(number);
+        if task == RUN_AND_FAIL {
+            return Err(SystemException::new(Kind::Internal, 0, Completion::Maybe));
+        }
+        call.reply().write_u64(number);
+        call.reply().write_octets_copied(&data)?;
+        Ok(())
+    }
+
+    fn cast(&self, _slot: &mut dyn Any) {}
+}
+
+/// Objects that are here, and objects that are elsewhere: `c3` is three servers further on, `loop` always one.
+struct Moves {
+    servant: Servant,
+    next: usize,
+}
+
+impl ServantActivator for Moves {
+    fn incarnate(&self, id: &ObjectId, poa: &Poa) -> ServantResult<Option<Servant>> {
+        let id = String::from_utf8_lossy(id.as_octets()).into_owned();
+        let further = match id.strip_prefix('c').and_then(|steps| steps.parse::<u32>().ok()) {
+            Some(0) => return Ok(Some(self.servant.clone())),
+            Some(steps) => format!("c{}", steps - 1),
+            None => "loop".to_owned(),
+        };
+        let there = poa.create_reference_with_id(&ObjectId::from(&*further), TYPE).expect("a reference");
+        let key = there.ior().known_profiles().next().expect("a profile").object_key.to_vec();
+        let core = poa.core().orb_handle().upgrade().expect("an ORB");
+        Err(ServantManagerError::Forward(ObjectRef::new(core, reference(&key, &[self.next]))))
+    }
+
+    fn etherealize(&self, _: &ObjectId, _: &Poa, _: &Servant, _: bool, _: bool) {}
+}
