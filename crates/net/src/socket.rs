@@ -133,6 +133,31 @@ struct Socket {
     peer: Peer,
 }
 
+impl Socket {
+    #[inline]
+    fn send_with(
+        &self,
+        wait: Wait,
+        send: impl Fn(BorrowedFd<'_>, socket::Wait) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let fd = self.fd.as_fd();
+        match wait {
+            Wait::Block => send(fd, socket::Wait::Block).map_err(time_out),
+            Wait::Now => send(fd, socket::Wait::Now),
+            Wait::Until(deadline) => loop {
+                // Room is the rule: try first, so that a precise deadline costs the sender nothing.
+                match send(fd, socket::Wait::Now) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    other => return other,
+                }
+                if !poll::wait_writable(fd, Some(deadline))? {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            },
+        }
+    }
+}
+
 impl Stream for Socket {
     #[inline]
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
@@ -154,21 +179,12 @@ impl Stream for Socket {
 
     #[inline]
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        let fd = self.fd.as_fd();
-        match wait {
-            Wait::Block => socket::send_vectored(fd, slices, socket::Wait::Block).map_err(time_out),
-            Wait::Now => socket::send_vectored(fd, slices, socket::Wait::Now),
-            Wait::Until(deadline) => loop {
-                // Room is the rule: try first, so that a precise deadline costs the sender nothing.
-                match socket::send_vectored(fd, slices, socket::Wait::Now) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    other => return other,
-                }
-                if !poll::wait_writable(fd, Some(deadline))? {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-            },
-        }
+        self.send_with(wait, |fd, wait| socket::send_vectored(fd, slices, wait))
+    }
+
+    #[inline]
+    fn send(&self, octets: &[u8], wait: Wait) -> io::Result<usize> {
+        self.send_with(wait, |fd, wait| socket::send(fd, octets, wait))
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

@@ -78,6 +78,14 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// As for [`recv`](Self::recv).
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize>;
 
+    /// Writes octets from the front of `octets`, as many as the transport takes, and returns their number.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    fn send(&self, octets: &[u8], wait: Wait) -> io::Result<usize> {
+        self.send_vectored(&[IoSlice::new(octets)], wait)
+    }
+
     /// A descriptor whose readiness tells when `recv` and `send_vectored` would not block; `None` if the transport has none, see
     /// [`report_to`](Self::report_to).
     fn readiness(&self) -> Option<BorrowedFd<'_>>;

@@ -174,12 +174,29 @@ impl ClientConnection {
     ) -> Result<(), (Written, Broken)> {
         match (&fragments, message.contiguous()) {
             (Some(fragments), _) => self.send_all(&mut [IoSlice::new(fragments)], due),
-            (None, Some(whole)) => self.send_all(&mut [IoSlice::new(whole)], due),
+            (None, Some(whole)) => self.send_whole(whole, due),
             (None, None) => self.send_all(&mut message_slices(message), due),
         }
     }
 
     #[inline]
+    fn send_whole(&mut self, whole: &[u8], due: Due) -> Result<(), (Written, Broken)> {
+        let wait = self.wait(due).map_err(|broken| (Written::Nothing, broken))?;
+        match self.stream.send(whole, wait) {
+            Ok(sent) if sent == whole.len() => Ok(()),
+            Ok(sent) => {
+                let rest = whole.get(sent..).unwrap_or_default();
+                // Some of it is out already, whatever becomes of the rest.
+                self.send_all(&mut [IoSlice::new(rest)], due.fixed()).map_err(|(_, broken)| (Written::Part, broken))
+            }
+            Err(error) => {
+                self.broken = true;
+                Err((Written::Nothing, error.into()))
+            }
+        }
+    }
+
+    #[cold]
     fn send_all(&mut self, slices: &mut [IoSlice<'_>], due: Due) -> Result<(), (Written, Broken)> {
         let mut left = slices;
         let mut written = Written::Nothing;

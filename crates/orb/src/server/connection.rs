@@ -89,6 +89,8 @@ pub(crate) struct Reading {
     pub(crate) framer: Framer,
     /// Octets of a message that is not complete; without one the reader's own buffer serves.
     pub(crate) partial: Option<ReceiveBuffer>,
+    /// The last read took all there was: what comes after it is reported anew.
+    pub(crate) drained: bool,
     /// Nothing is read any more: the peer has closed, or broke the protocol.
     pub(crate) over: bool,
 }
@@ -132,7 +134,7 @@ impl Connection {
     ) -> Self {
         Connection {
             stream,
-            reading: Turn::new(Reading { framer: Framer::new(), partial: None, over: false }),
+            reading: Turn::new(Reading { framer: Framer::new(), partial: None, drained: false, over: false }),
             lane,
             place,
             writing: Mutex::new("connection output", Scope::Connection, Writing::default()),
@@ -215,7 +217,7 @@ impl Connection {
             return self.enqueue(writing, message, 0);
         }
         if let [whole] = message {
-            return match self.stream.send_vectored(&[IoSlice::new(whole)], wait) {
+            return match self.stream.send(whole, wait) {
                 Ok(sent) if sent == whole.len() => Sent::All,
                 Ok(sent) => self.send_rest(writing, message, sent, wait),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.send_rest(writing, message, 0, wait),
@@ -248,7 +250,7 @@ impl Connection {
         loop {
             let Some(next) = after(message, sent).next() else { break };
             let next = &next[..next.len().min(SLICE)];
-            match self.stream.send_vectored(&[IoSlice::new(next)], wait) {
+            match self.stream.send(next, wait) {
                 Ok(0) => return Sent::Lost(Loss::Gone),
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Sent::Lost(Loss::QueueFull),

@@ -17,14 +17,15 @@ use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::slots::{Guard, Retired, SlotTable};
 use corelane_sys::thread::{Builder, JoinHandle};
+use corelane_sys::turn::TurnGuard;
 
 use super::admission::{self, Arrival};
 use super::closing::Lingering;
 use super::config::{Dispatch, PoolConfig};
-use super::connection::{Bounds, Connection, Origin, Waiting};
+use super::connection::{Bounds, Connection, Origin, Reading, Waiting};
 use super::keeper::Keeper;
 use super::queue::Queue;
-use super::worker::{Message, Read, Worker};
+use super::worker::{Message, More, Read, Worker};
 use super::{dedicated, request};
 use crate::clock;
 use crate::event::Event as OrbEvent;
@@ -38,6 +39,8 @@ use crate::rt::station::{self, DEFAULT_POOL};
 const WAKE: u64 = u64::MAX;
 /// Set in the tokens of listeners; the rest is the listener's index.
 const LISTENER: u64 = 1 << 63;
+/// Messages of one connection that a thread reads in one go before other work has a turn.
+const BURST: usize = 256;
 /// Connections accepted in one go before other work has a turn.
 const ACCEPTS: usize = 64;
 /// Requests that came in elsewhere and wait here at most; further ones are answered with TRANSIENT 1.
@@ -109,6 +112,8 @@ impl Ready {
 /// Something to do that no descriptor reports.
 #[derive(Debug)]
 pub(crate) enum Work {
+    /// Messages that have been read already may wait at this place.
+    Rest((u32, u32)),
     /// The connection at this place may have more to read.
     Read((u32, u32)),
     /// Something happened to this connection, whose stream has no descriptor.
@@ -124,8 +129,17 @@ pub(crate) enum Work {
 impl Work {
     /// Whether it is a request, and no reading to be done.
     fn is_request(&self) -> bool {
-        !matches!(self, Work::Read(_) | Work::Look(_))
+        !matches!(self, Work::Read(_) | Work::Rest(_) | Work::Look(_))
     }
+}
+
+/// Why a connection is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Something has come, or may have.
+    Reported,
+    /// There may be messages that have been read already.
+    Rest,
 }
 
 impl Lane {
@@ -270,7 +284,7 @@ impl Lane {
                     self.flush(core, place);
                 }
                 if event.readable() || event.hung_up() || event.failed() {
-                    self.read(core, worker, place);
+                    self.read(core, worker, place, Why::Reported);
                 }
             }
         }
@@ -279,11 +293,12 @@ impl Lane {
     #[cold]
     pub(super) fn perform(&self, core: &Arc<Core>, worker: &mut Worker, work: Work) {
         match work {
-            Work::Read(place) => self.read(core, worker, place),
+            Work::Read(place) => self.read(core, worker, place, Why::Reported),
+            Work::Rest(place) => self.read(core, worker, place, Why::Rest),
             Work::Look(connection) => {
                 connection.reported.store(false, Ordering::SeqCst);
                 self.flush(core, connection.place);
-                self.read(core, worker, connection.place);
+                self.read(core, worker, connection.place, Why::Reported);
             }
             Work::Serve(waiting, message) | Work::Buffered { waiting, message, .. } => {
                 let connection = waiting.leave();
@@ -419,20 +434,41 @@ impl Lane {
 
     /// Reads one message of a connection and serves it. Reading ends before the upcall, so another thread may read the next.
     #[inline]
-    fn read(&self, core: &Arc<Core>, worker: &mut Worker, place: (u32, u32)) {
-        let Some(connection) = self.connections.get(place.0, place.1) else { return self.go_on_ending(place) };
-        let Some(mut turn) = connection.reading.enter() else { return };
+    fn read(&self, core: &Arc<Core>, worker: &mut Worker, place: (u32, u32), why: Why) {
+        let mut why = why;
+        for _ in 0..BURST {
+            if !self.read_one(core, worker, place, why) {
+                return;
+            }
+            why = Why::Rest;
+        }
+        self.push(Work::Rest(place));
+    }
+
+    /// One message. True if the calling thread is to read the next one: because it only reads, or because both are oneways, which run
+    /// one after the other: waking a thread for each would take longer than most of them run. Any other next message is another
+    /// thread's.
+    #[inline]
+    fn read_one(&self, core: &Arc<Core>, worker: &mut Worker, place: (u32, u32), why: Why) -> bool {
+        let Some(connection) = self.connections.get(place.0, place.1) else {
+            self.go_on_ending(place);
+            return false;
+        };
+        let Some(mut turn) = connection.reading.enter() else { return false };
+        if why == Why::Reported {
+            turn = told(turn);
+        }
         let (message, more) = loop {
             if connection.is_paused() {
                 // The peer does not take its replies, or too many of its requests wait: what ends that lists the connection for
                 // reading again.
                 match turn.leave() {
-                    Ok(()) if connection.is_paused() => return,
+                    Ok(()) if connection.is_paused() => return false,
                     Ok(()) => match connection.reading.enter() {
                         Some(again) => turn = again,
-                        None => return,
+                        None => return false,
                     },
-                    Err(noted) => turn = noted,
+                    Err(noted) => turn = told(noted),
                 }
                 continue;
             }
@@ -440,36 +476,46 @@ impl Lane {
                 Read::Message { message, more } => match turn.leave() {
                     Ok(()) => break (message, more),
                     Err(noted) => {
-                        drop(noted);
-                        break (message, true);
+                        drop(told(noted));
+                        break (message, More::Something);
                     }
                 },
                 Read::Nothing => match turn.leave() {
-                    Ok(()) => return,
-                    Err(noted) => turn = noted,
+                    Ok(()) => return false,
+                    Err(noted) => turn = told(noted),
                 },
                 Read::End => {
                     drop(turn);
-                    return self.ended(core, place);
+                    self.ended(core, place);
+                    return false;
                 }
                 Read::Fault(fault) => {
                     drop(turn);
-                    return self.refuse(core, &connection, fault);
+                    self.refuse(core, &connection, fault);
+                    return false;
                 }
             }
         };
-        if more {
-            self.push(Work::Read(place));
-        }
         if worker.is_keeper {
-            return self.admit(core, worker, &connection, message);
+            if more != More::Nothing {
+                // The keeper's, if every thread is still busy then.
+                self.push(Work::Rest(place));
+            }
+            self.admit(core, worker, &connection, message);
+            return false;
         }
         if let Some(queue) = &self.queue {
-            return self.enqueue(core, worker, queue, &connection, message);
+            self.enqueue(core, worker, queue, &connection, message);
+            return more != More::Nothing;
+        }
+        if more == More::Something {
+            self.push(Work::Rest(place));
         }
         if !worker.serve(core, &connection, message, Wait::Now) {
             self.ended(core, place);
+            return false;
         }
+        more == More::Oneway
     }
 
     /// Half-sync/half-async: the message goes to the queue, or back to the client as TRANSIENT.
@@ -770,6 +816,12 @@ impl Lane {
             }
         }
     }
+}
+
+/// The turn of a thread to which another one left a note: something has come.
+fn told(mut turn: TurnGuard<'_, Reading>) -> TurnGuard<'_, Reading> {
+    turn.with(|reading| reading.drained = false);
+    turn
 }
 
 /// What the descriptor of the connection at a place is reported as.

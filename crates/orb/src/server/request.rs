@@ -165,14 +165,6 @@ pub(crate) fn priority_of(message: &Message) -> Option<i16> {
     rt::parse_priority_context(request.contexts.find(context_id::RT_CORBA_PRIORITY)?).ok()
 }
 
-/// Whether a message is a request whose client waits for the reply.
-#[cold]
-pub(crate) fn wants_reply(header: &Header, octets: &[u8]) -> bool {
-    let limits = corelane_wire::Limits::DEFAULT;
-    header.kind == MessageKind::Request
-        && Request::parse(octets, header, &limits).is_ok_and(|request| request.response.any())
-}
-
 /// Answers a request that there is no room for.
 #[cold]
 pub(crate) fn turn_away(core: &Core, connection: &Connection, header: &Header, octets: &[u8], memory: &mut Memory) {

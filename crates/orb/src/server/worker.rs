@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use corelane_net::Wait;
 use corelane_wire::connection::Step;
-use corelane_wire::giop::Header;
-use corelane_wire::{Limits, Scratch};
+use corelane_wire::giop::{Header, MessageKind};
+use corelane_wire::{Limits, Scratch, Version};
 
 use super::connection::{Connection, Reading};
 use super::request;
@@ -72,14 +72,31 @@ impl Message {
 /// What reading came to.
 #[derive(Debug)]
 pub(crate) enum Read {
-    /// A message; `more` says that there may be more to read right now.
-    Message { message: Message, more: bool },
+    /// A message, and what there may be to read right now.
+    Message { message: Message, more: More },
     /// Nothing whole is there now.
     Nothing,
     /// The peer has closed, or the connection failed.
     End,
     /// The peer broke the protocol.
     Fault(Fault),
+}
+
+/// What there may be to read behind a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum More {
+    /// Nothing: what comes is reported.
+    Nothing,
+    /// Something.
+    Something,
+    /// The message is a oneway, and so is the next one, which is here already.
+    Oneway,
+}
+
+impl More {
+    fn from(more: bool) -> Self {
+        if more { More::Something } else { More::Nothing }
+    }
 }
 
 impl Worker {
@@ -95,7 +112,7 @@ impl Worker {
     /// Reads until one message is whole, or nothing more is there (or the wait is over).
     #[inline]
     pub(crate) fn read(&mut self, reading: &mut Reading, connection: &Connection, limits: &Limits, wait: Wait) -> Read {
-        let mut drained = false;
+        let mut received = false;
         if reading.over {
             return Read::Nothing;
         }
@@ -110,9 +127,14 @@ impl Worker {
                     connection.note_arrived();
                     let surplus = buffer.unread().get(length..).unwrap_or_default();
                     if surplus.is_empty() && own {
-                        return Read::Message { message: Message::Here(header, length), more: !drained };
+                        let more = More::from(!reading.drained);
+                        return Read::Message { message: Message::Here(header, length), more };
                     }
-                    let more = !drained || holds_message(surplus);
+                    let more = if is_oneway(&header, buffer.unread()) && holds_oneway(surplus, limits) {
+                        More::Oneway
+                    } else {
+                        More::from(!reading.drained || holds_message(surplus))
+                    };
                     let surplus = !surplus.is_empty();
                     let message = self.part(reading, header, length, surplus);
                     note_progress(reading, connection);
@@ -125,7 +147,7 @@ impl Worker {
                 }
                 Ok(Step::Assembled { header, message, breaks, len }) => {
                     buffer.consume(len);
-                    let more = !drained || !buffer.is_empty();
+                    let more = More::from(!reading.drained || !buffer.is_empty());
                     self.keep_rest(reading);
                     note_progress(reading, connection);
                     return Read::Message { message: Message::Assembled(header, message, breaks), more };
@@ -136,7 +158,7 @@ impl Worker {
                     return Read::Fault(fault.into());
                 }
             };
-            if drained && wait == Wait::Now {
+            if received && reading.drained && wait == Wait::Now {
                 return self.pause(reading, connection);
             }
             if wait == Wait::Block && !buffer.is_empty() {
@@ -151,7 +173,8 @@ impl Worker {
                     return Read::End;
                 }
                 Ok(count) => {
-                    drained = count < size;
+                    received = true;
+                    reading.drained = count < size;
                     buffer.filled(count);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return self.pause(reading, connection),
@@ -259,7 +282,7 @@ impl Worker {
             Message::Buffered(header, length, buffer) => (header, &buffer.unread()[..*length]),
             Message::Assembled(header, octets, _) => (header, octets.as_slice()),
         };
-        request::wants_reply(header, octets)
+        header.kind == MessageKind::Request && !is_oneway(header, octets)
     }
 
     /// A message that can leave the thread that read it.
@@ -334,6 +357,23 @@ fn note_progress(reading: &Reading, connection: &Connection) {
         0 => connection.note_arrived(),
         octets => connection.note_arriving(octets),
     }
+}
+
+/// Whether a message is a request whose client does not wait for a reply.
+fn is_oneway(header: &Header, octets: &[u8]) -> bool {
+    // After the header and the request id (CORBA 3.0.3, section 15.4.2). Earlier versions have it behind the contexts: their requests
+    // are taken for such as are waited for.
+    const RESPONSE_FLAGS: usize = 16;
+    header.kind == MessageKind::Request
+        && header.version == Version::GIOP_1_2
+        && octets.get(RESPONSE_FLAGS).is_some_and(|flags| flags & 1 == 0)
+}
+
+/// Whether a whole oneway request is at the front of `octets`.
+fn holds_oneway(octets: &[u8], limits: &Limits) -> bool {
+    let Some(Ok(header)) = octets.first_chunk().map(Header::parse) else { return false };
+    let whole = header.size <= limits.message_size && header.total() <= octets.len();
+    whole && !header.more_fragments && is_oneway(&header, octets)
 }
 
 /// Whether a whole message (or something that is none at all) is at the front of `octets`.
@@ -413,7 +453,7 @@ mod tests {
             assert!(held(&worker) <= KEPT, "{kind}");
         }
         worker.buffer.append(&large);
-        let mut reading = Reading { framer: Default::default(), partial: None, over: false };
+        let mut reading = Reading { framer: Default::default(), partial: None, drained: false, over: false };
         let read = worker.read(&mut reading, &connection, &Limits::DEFAULT, Wait::Now);
         assert!(matches!(read, Read::Fault(_)) && held(&worker) <= KEPT);
     }

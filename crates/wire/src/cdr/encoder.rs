@@ -27,8 +27,12 @@ pub struct Encoder<'a> {
     body: (usize, usize),
     /// Messages with one large octet sequence are the usual ones, and allocate nothing for it.
     first: Segment<'a>,
-    others: Vec<Segment<'a>>,
+    others: Option<Box<Others<'a>>>,
 }
+
+/// Segments after the first. Behind a pointer, so that an encoder without any is quickly made and dropped.
+#[derive(Debug, Default)]
+struct Others<'a>(Vec<Segment<'a>>);
 
 /// Octets that go out between two parts of the buffer.
 #[derive(Debug)]
@@ -96,7 +100,7 @@ impl<'a> Encoder<'a> {
             used: 0,
             body: (0, 0),
             first: Segment::UNUSED,
-            others: Vec::new(),
+            others: None,
         }
     }
 
@@ -291,6 +295,14 @@ impl<'a> Encoder<'a> {
         self.buffer.extend_from_slice(octets);
     }
 
+    /// Zeros at the end, to be filled in.
+    #[inline]
+    pub(crate) fn room(&mut self, octets: usize) -> &mut [u8] {
+        let start = self.buffer.len();
+        self.buffer.resize(start + octets, 0);
+        self.buffer.get_mut(start..).unwrap_or_default()
+    }
+
     /// Writes the count of a sequence.
     ///
     /// # Errors
@@ -362,7 +374,7 @@ impl<'a> Encoder<'a> {
         let len = segment.as_slice().len();
         match usize::from(self.used) {
             0 => self.first = segment,
-            used if used < MAX_SEGMENTS => self.others.push(segment),
+            used if used < MAX_SEGMENTS => self.others.get_or_insert_default().0.push(segment),
             _ => {
                 self.buffer.extend_from_slice(segment.as_slice());
                 return;
@@ -375,7 +387,8 @@ impl<'a> Encoder<'a> {
 
     #[inline]
     fn segments(&self) -> impl Iterator<Item = &Segment<'a>> {
-        std::iter::once(&self.first).chain(&self.others).take(usize::from(self.used))
+        let others = self.others.iter().flat_map(|others| &others.0);
+        std::iter::once(&self.first).chain(others).take(usize::from(self.used))
     }
 
     /// Writes numbers in bulk, aligned, without a count.
@@ -437,7 +450,9 @@ impl<'a> Encoder<'a> {
     pub fn truncate(&mut self, mark: Mark) {
         self.buffer.truncate(mark.len);
         if mark.used < self.used {
-            self.others.truncate(usize::from(mark.used).saturating_sub(1));
+            if let Some(others) = &mut self.others {
+                others.0.truncate(usize::from(mark.used).saturating_sub(1));
+            }
             if mark.used == 0 {
                 self.first = Segment::UNUSED;
             }
@@ -447,7 +462,16 @@ impl<'a> Encoder<'a> {
 
     /// Writes an unsigned long over the four octets at a position that was written before. A position that was not, or
     /// that lies in a segment, is left alone.
+    #[inline]
     pub fn patch_u32(&mut self, position: usize, value: u32) {
+        if self.used == 0 {
+            return self.patch_buffer(position.wrapping_sub(self.bias), value);
+        }
+        self.patch_between(position, value);
+    }
+
+    #[cold]
+    fn patch_between(&mut self, position: usize, value: u32) {
         // Positions count the segments in front of them; the buffer's indices do not.
         let mut at = position.wrapping_sub(self.bias.wrapping_sub(self.beside));
         for segment in self.segments() {

@@ -172,10 +172,16 @@ pub(super) fn number(number: u32, endian: Endian) -> u32 {
 /// Begins a message at the end of what the encoder holds: the header, with a size that [`finish`] fills in.
 #[inline]
 pub(crate) fn begin(e: &mut Encoder<'_>, version: Version, kind: MessageKind) {
+    let header = begin_in(e, version, kind);
+    e.write_raw(&header);
+}
+
+/// The same, but the caller writes the header.
+#[inline]
+pub(crate) fn begin_in(e: &mut Encoder<'_>, version: Version, kind: MessageKind) -> [u8; Header::LEN] {
     e.set_origin();
     e.set_version(version);
-    let header = Header { version, endian: e.endian(), more_fragments: false, kind, size: 0 };
-    e.write_raw(&header.octets());
+    Header { version, endian: e.endian(), more_fragments: false, kind, size: 0 }.octets()
 }
 
 /// Ends the message that was begun last: fills in its size and, if a GIOP 1.2 body remained empty, takes the padding in

@@ -2,7 +2,7 @@
 
 use super::Version;
 use super::contexts::{self, Contexts, ServiceContext};
-use super::header::{Header, MessageKind, begin, number};
+use super::header::{Header, MessageKind, begin, begin_in, number};
 use super::request::body_at;
 use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
@@ -141,13 +141,20 @@ pub fn begin_reply(
     status: ReplyStatus,
     contexts: &[ServiceContext<'_>],
 ) -> Result<(), CdrError> {
-    begin(e, version, MessageKind::Reply);
     e.set_from_server(true);
     if version.is_1_2() && contexts.is_empty() {
-        let fixed = [number(request_id, e.endian()), number(u32::from(status as u8), e.endian()), 0];
-        e.write_raw(bytemuck::bytes_of(&fixed));
+        let header = begin_in(e, version, MessageKind::Reply);
+        let after = [number(request_id, e.endian()), number(u32::from(status as u8), e.endian()), 0];
+        let mut octets = [0; Header::LEN + 12];
+        let (before, fixed) = octets.split_at_mut(Header::LEN);
+        before.copy_from_slice(&header);
+        fixed.copy_from_slice(bytemuck::bytes_of(&after));
+        e.write_raw(&octets);
         e.begin_body(8);
-    } else if version.is_1_2() {
+        return Ok(());
+    }
+    begin(e, version, MessageKind::Reply);
+    if version.is_1_2() {
         e.write_u32(request_id);
         e.write_u32(u32::from(status as u8));
         contexts::write(e, contexts)?;

@@ -2,7 +2,7 @@
 
 use super::Version;
 use super::contexts::{self, Contexts, ServiceContext};
-use super::header::{Header, MessageKind, begin, number};
+use super::header::{Header, MessageKind, begin, begin_in, number};
 use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
 
@@ -316,7 +316,6 @@ pub struct RequestHead<'h> {
 /// [`CdrError::TooLong`]; [`CdrError::Unsupported`] for a target other than a key before GIOP 1.2.
 #[inline]
 pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
-    begin(e, head.version, MessageKind::Request);
     match head.target {
         Target::Key(key) if head.version.is_1_2() && head.contexts.is_empty() => write_plain(e, head, key),
         _ => write_any(e, head),
@@ -326,25 +325,42 @@ pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Resu
 /// A header of GIOP 1.2 as nearly all are, in few pieces.
 #[inline]
 fn write_plain(e: &mut Encoder<'_>, head: &RequestHead<'_>, key: &[u8]) -> Result<(), CdrError> {
+    /// Octets up to the key.
+    const FIXED: usize = Header::LEN + 16;
     let length = |octets: usize| u32::try_from(octets).map_err(|_| CdrError::TooLong);
     let endian = e.endian();
     let flags = u32::from_ne_bytes([head.response.flags(), 0, 0, 0]);
-    let fixed = [number(head.request_id, endian), flags, 0, number(length(key.len())?, endian)];
-    let name = number(length(head.operation.len() + 1)?, endian).to_ne_bytes();
-    let key_gap = key.len().wrapping_neg() & 3;
-    // The name's NUL, the gap behind it, and no contexts.
-    let name_end = 1 + (head.operation.len() + 1).wrapping_neg() % 4 + 4;
-    e.write_raw(bytemuck::bytes_of(&fixed));
-    e.write_raw(key);
-    e.write_raw([0; 3].get(..key_gap).unwrap_or_default());
-    e.write_raw(&name);
-    e.write_raw(head.operation);
-    e.write_raw([0; 8].get(..name_end).unwrap_or_default());
+    let after = [number(head.request_id, endian), flags, 0, number(length(key.len())?, endian)];
+    let name_length = number(length(head.operation.len() + 1)?, endian).to_ne_bytes();
+    // Each with the gap behind it; the name with its NUL, and before the number of contexts, which is 0.
+    let key_room = key.len().next_multiple_of(4);
+    let name_room = (head.operation.len() + 1).next_multiple_of(4) + 4;
+    let header = begin_in(e, head.version, MessageKind::Request);
+    let room = e.room(FIXED + key_room + 4 + name_room);
+    // The room is as large as what goes there.
+    let Some((fixed, rest)) = room.split_first_chunk_mut::<FIXED>() else { return Err(CdrError::TooLong) };
+    let Some((key_place, rest)) = rest.split_at_mut_checked(key_room) else { return Err(CdrError::TooLong) };
+    let Some((length_place, name_place)) = rest.split_first_chunk_mut() else { return Err(CdrError::TooLong) };
+    let (before, fixed) = fixed.split_at_mut(Header::LEN);
+    before.copy_from_slice(&header);
+    fixed.copy_from_slice(bytemuck::bytes_of(&after));
+    fill(key_place, key);
+    *length_place = name_length;
+    fill(name_place, head.operation);
     e.begin_body(8);
     Ok(())
 }
 
+/// Puts octets at the front of a place that is large enough.
+#[inline]
+fn fill(place: &mut [u8], octets: &[u8]) {
+    if let Some((front, _)) = place.split_at_mut_checked(octets.len()) {
+        front.copy_from_slice(octets);
+    }
+}
+
 fn write_any(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
+    begin(e, head.version, MessageKind::Request);
     if head.version.is_1_2() {
         e.write_u32(head.request_id);
         e.write_raw(&[head.response.flags(), 0, 0, 0]);
@@ -386,7 +402,6 @@ mod tests {
     fn message(head: &RequestHead<'_>, endian: Endian, arguments: &[u8], write: Write) -> Vec<u8> {
         let mut e = Encoder::new();
         e.set_endian(endian);
-        begin(&mut e, head.version, MessageKind::Request);
         write(&mut e, head).unwrap();
         e.write_raw(arguments);
         finish(&mut e).unwrap();
