@@ -1,0 +1,70 @@
+//! How large a small server is: what the workspace promises of this example, of its release program and of its memory.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const KIB: u64 = 1024;
+/// The program without symbols.
+const MOST_PROGRAM: u64 = 2560 * KIB;
+/// Resident, serving and idle.
+const MOST_RESIDENT: u64 = 5120 * KIB;
+
+/// Builds the server as it would be shipped, in a folder of its own, so that neither other builds nor their profiles matter.
+fn shipped() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shipped");
+    let mut build = Command::new(env!("CARGO"));
+    build
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--quiet",
+            "--package",
+            env!("CARGO_PKG_NAME"),
+            "--bin",
+            "hello-server",
+        ])
+        .args(["--config", "profile.release.strip='symbols'", "--target-dir"])
+        .arg(&folder)
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    assert!(build.status().unwrap().success(), "{build:?}");
+    folder.join("release/hello-server")
+}
+
+/// Ends with its handle, whatever the test came to.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if it has ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Resident memory of a process in octets.
+fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().trim().parse::<u64>().unwrap() * KIB
+}
+
+#[test]
+fn the_server_is_small() {
+    let program = shipped();
+    let size = fs::metadata(&program).unwrap().len();
+    assert!(size < MOST_PROGRAM, "{} KiB", size / KIB);
+
+    let mut server = Running(Command::new(&program).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut reference = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut reference).unwrap();
+    assert!(reference.starts_with("IOR:"), "{reference}");
+    // It has said where it is; what it still does before it waits takes no more memory if it is given time.
+    std::thread::sleep(Duration::from_millis(200));
+    let resident = resident(server.0.id());
+    assert!(resident < MOST_RESIDENT, "{} KiB", resident / KIB);
+    println!("program {} KiB, resident {} KiB", size / KIB, resident / KIB);
+}
