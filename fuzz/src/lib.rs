@@ -10,13 +10,14 @@ mod generated;
 pub use generated::generated;
 
 pub use corelane_idl::fuzz::source as idl;
-pub use corelane_wire::fuzz::{cdr, connection_ops, giop_framing, ior_text};
+pub use corelane_wire::fuzz::{any, cdr, connection_ops, giop_framing, ior_text};
 
 /// A target: its name, which its folders bear too, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target. [`planted`] is none: it is there to be found.
 pub const TARGETS: &[Target] = &[
+    ("any", any),
     ("cdr", cdr),
     ("connection_ops", connection_ops),
     ("generated", generated),

@@ -41,6 +41,7 @@ pub(crate) fn write(root: &Path, targets: &[Target]) -> Result<(), String> {
             "giop_framing" => vectors.streams(),
             "ior_text" => vectors.texts(),
             "idl" => pieces(root, target.longest)?,
+            "any" => anys(),
             "generated" => (0..16).map(|choice| [&[choice, 1][..], &[0; 100]].concat()).collect(),
             _ => [vec![0; 8]].into(),
         };
@@ -50,6 +51,13 @@ pub(crate) fn write(root: &Path, targets: &[Target]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A value of each basic kind, of a string, and of a sequence of octets, all in big-endian order.
+fn anys() -> BTreeSet<Vec<u8>> {
+    let kinds = (0..=27).map(|kind| [&[0, 0, 0, 0, kind][..], &[0; 24]].concat());
+    let octets = [0, 0, 0, 0, 19, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 2, 7, 8];
+    kinds.chain([[&[0][..], &octets].concat()]).collect()
 }
 
 /// What other ORBs wrote.
