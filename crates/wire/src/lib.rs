@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`cdr`] | the encoder, the decoder and what both need: primitive slices, owned octets, the arena |
 //! | [`codeset`] | transmission code sets, their negotiation and conversion |
+//! | [`decimal`] | fixed-point decimal numbers and their arithmetic |
 //! | [`giop`] | views of received messages and writers of messages, GIOP 1.0, 1.1 and 1.2 |
 //! | [`ior`] | object references, their profiles and components, and their text forms |
 //! | [`connection`] | framing, fragments, outstanding requests and orderly closing, without any input or output |
@@ -31,6 +32,7 @@ pub mod cdr;
 pub mod codeset;
 pub mod connection;
 pub mod dynamic;
+pub mod decimal;
 pub mod exception;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -44,6 +46,7 @@ pub mod typecode;
 pub use cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Primitive, Scratch};
 pub use codeset::{CharSet, CodeSets, WideOrder, WideSet};
 pub use dynamic::{AnyValue, Value};
+pub use decimal::{Decimal, DecimalError, Fixed};
 pub use giop::Version;
 pub use ior::Ior;
 pub use limits::Limits;

@@ -21,6 +21,13 @@ pub struct Limits {
     /// Depth of values inside values of their own type (recursive structs and unions, TypeCodes, any in any). Stops
     /// a message of some kilobytes from exhausting the thread's stack. 128.
     pub nesting: u32,
+    /// Values (IDL `valuetype`) of one message. Stops a message of some megabytes that becomes as many objects of several times
+    /// its size. 262,144.
+    pub values: u32,
+    /// Repository ids in front of one value. Stops a list that is searched again for each of many values. 32.
+    pub repository_ids: u32,
+    /// Octets of one repository id in front of a value, NUL included. As for their number. 512.
+    pub repository_id: u32,
     /// Service contexts of one message. Stops a message that makes every request walk a list of a million entries. 128.
     pub contexts: u32,
     /// Profiles of one object reference. Stops a reference that makes a client try thousands of addresses. 64.
@@ -51,6 +58,9 @@ impl Limits {
         string_length: 16 << 20,
         sequence_length: 64 << 20,
         nesting: 128,
+        values: 1 << 18,
+        repository_ids: 32,
+        repository_id: 512,
         contexts: 128,
         profiles: 64,
         components: 64,

@@ -2,7 +2,8 @@
 
 use std::any::Any;
 
-use super::{BORROW_THRESHOLD, CdrError, Endian, Octets, Primitive, Scratch, truncated};
+use super::valuetype::Chunks;
+use super::{BORROW_THRESHOLD, CdrError, Endian, Octets, Primitive, Scratch, ValueSpace, truncated};
 use crate::codeset::CodeSets;
 use crate::giop::{Header, Version};
 use crate::limits::Limits;
@@ -22,6 +23,8 @@ pub struct Decoder<'m> {
     scratch: Option<&'m Scratch>,
     owner: Option<&'m Octets>,
     env: Option<&'m (dyn Any + Sync)>,
+    values: Option<&'m ValueSpace>,
+    chunks: Chunks<'m>,
     /// What follows behind `bytes`, if a GIOP 1.1 message was put together from fragments.
     more: More<'m>,
     depth: u32,
@@ -53,6 +56,8 @@ impl<'m> Decoder<'m> {
             scratch: None,
             owner: None,
             env: None,
+            values: None,
+            chunks: Chunks::NONE,
             more: More { octets: &[], breaks: &[] },
             depth: 0,
             endian,
@@ -129,6 +134,14 @@ impl<'m> Decoder<'m> {
         self
     }
 
+    /// What the values (IDL `valuetype`) of the message share; without it none can be read.
+    #[must_use]
+    #[inline]
+    pub fn with_values(mut self, values: &'m ValueSpace) -> Decoder<'m> {
+        self.values = Some(values);
+        self
+    }
+
     /// Whether a server wrote this (a reply); a client by default.
     #[must_use]
     #[inline]
@@ -170,7 +183,38 @@ impl<'m> Decoder<'m> {
     /// Octets that are not read yet, in this fragment and those behind it.
     #[inline]
     fn total_remaining(&self) -> usize {
-        if self.more.breaks.is_empty() { self.rest.len() } else { self.more.octets.len() - self.place() }
+        if self.chunks.level > 0 {
+            self.chunks.remaining(self.position())
+        } else if self.more.breaks.is_empty() {
+            self.rest.len()
+        } else {
+            self.more.octets.len() - self.place()
+        }
+    }
+
+    /// Where values can be read at all: not in fragments, whose positions differ from those that the sender counted.
+    pub(super) fn value_space(&self) -> Option<&'m ValueSpace> {
+        self.values.filter(|_| self.more.breaks.is_empty())
+    }
+
+    /// What the values of the message share.
+    #[must_use]
+    pub fn values(&self) -> Option<&'m ValueSpace> {
+        self.values
+    }
+
+    pub(super) fn chunks(&self) -> &Chunks<'m> {
+        &self.chunks
+    }
+
+    pub(super) fn chunks_mut(&mut self) -> &mut Chunks<'m> {
+        &mut self.chunks
+    }
+
+    /// Looks at a part of `octets`, which begin where the message does.
+    pub(super) fn see(&mut self, octets: &'m [u8], from: usize, to: usize) {
+        self.bytes = octets.get(..to).unwrap_or_default();
+        self.rest = octets.get(from..to).unwrap_or_default();
     }
 
     /// Reads a primitive that is not in this fragment. By value, as the next: a decoder of which nobody has the address can
@@ -178,6 +222,15 @@ impl<'m> Decoder<'m> {
     #[cold]
     #[inline(never)]
     fn take_from_next<const N: usize>(mut self) -> Result<([u8; N], Decoder<'m>), CdrError> {
+        if self.chunks.level > 0 {
+            // A primitive is never cut, and padding neither.
+            self.open_chunk()?;
+            let gap = self.gap(N);
+            let octets = self.rest.get(gap..).and_then(<[u8]>::split_first_chunk);
+            let (octets, rest) = octets.ok_or(CdrError::Truncated)?;
+            self.rest = rest;
+            return Ok((*octets, self));
+        }
         // What is left here is a gap, if anything: a primitive is never cut.
         while !self.more.breaks.is_empty() && self.rest.len() <= self.gap(N) {
             let end = self.place() + self.rest.len();
@@ -198,6 +251,12 @@ impl<'m> Decoder<'m> {
     #[cold]
     #[inline(never)]
     fn raw_from_next(mut self, len: usize) -> Result<(&'m [u8], Decoder<'m>), CdrError> {
+        if self.chunks.level > 0 {
+            self.open_chunk()?;
+            let (octets, rest) = self.rest.split_at_checked(len).ok_or(CdrError::Truncated)?;
+            self.rest = rest;
+            return Ok((octets, self));
+        }
         let at = self.place();
         let end = at.checked_add(len).ok_or(CdrError::Truncated)?;
         let octets = self.more.octets;
@@ -289,6 +348,8 @@ impl<'m> Decoder<'m> {
         debug_assert!(matches!(alignment, 1 | 2 | 4 | 8));
         if !self.more.breaks.is_empty() && self.gap(alignment) >= self.rest.len() {
             self.go_to(self.place() + self.rest.len());
+        } else if self.chunks.level > 0 && self.rest.is_empty() {
+            self.open_chunk()?;
         }
         self.skip(self.gap(alignment))
     }
@@ -618,7 +679,9 @@ impl<'m> Decoder<'m> {
         let bytes = self.read_octets()?;
         let inner = Decoder::for_encapsulation(bytes)?;
         let more = More { octets: &[], breaks: &[] };
-        Ok(Decoder { bytes, more, rest: inner.rest, endian: inner.endian, foreign: inner.foreign, ..self.clone() })
+        let chunks = Chunks::NONE;
+        let (endian, foreign) = (inner.endian, inner.foreign);
+        Ok(Decoder { bytes, more, rest: inner.rest, chunks, endian, foreign, ..self.clone() })
     }
 
     /// Reads a value that may contain values of its own type.

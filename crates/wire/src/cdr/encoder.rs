@@ -1,5 +1,6 @@
 //! The encoder: values into a reusable buffer, large octet slices beside it.
 
+use super::valuetype::ValueWriter;
 use super::{BORROW_THRESHOLD, CdrError, Endian, MAX_SEGMENTS, Octets, Primitive};
 use crate::codeset::CodeSets;
 use crate::giop::Version;
@@ -28,6 +29,8 @@ pub struct Encoder<'a> {
     /// Messages with one large octet sequence are the usual ones, and allocate nothing for it.
     first: Segment<'a>,
     others: Option<Box<Others<'a>>>,
+    /// What was written of values, once there are any.
+    values: Option<Box<ValueWriter>>,
 }
 
 /// Segments after the first. Behind a pointer, so that an encoder without any is quickly made and dropped.
@@ -101,6 +104,7 @@ impl<'a> Encoder<'a> {
             body: (0, 0),
             first: Segment::UNUSED,
             others: None,
+            values: None,
         }
     }
 
@@ -428,6 +432,8 @@ impl<'a> Encoder<'a> {
         self.write_u32(0);
         let (start, beside_before, origin) = (self.buffer.len(), self.beside, self.bias.wrapping_sub(self.beside));
         let (version, code_sets) = (self.version, self.code_sets);
+        // Indirections do not lead out of an encapsulation.
+        let values = self.values.take();
         self.set_origin();
         self.write_u8(self.endian.flag());
         let result = contents(self);
@@ -435,6 +441,7 @@ impl<'a> Encoder<'a> {
         self.bias = origin.wrapping_add(self.beside);
         self.version = version;
         self.code_sets = code_sets;
+        self.values = values;
         result?;
         self.patch_buffer(start - 4, u32::try_from(len).map_err(|_| CdrError::TooLong)?);
         Ok(())
@@ -446,7 +453,7 @@ impl<'a> Encoder<'a> {
         Mark { len: self.buffer.len(), bias: self.bias, beside: self.beside, used: self.used }
     }
 
-    /// Takes back all that was written since the mark.
+    /// Takes back all that was written since the mark, which is not within a value (IDL `valuetype`).
     pub fn truncate(&mut self, mark: Mark) {
         self.buffer.truncate(mark.len);
         if mark.used < self.used {
@@ -458,6 +465,7 @@ impl<'a> Encoder<'a> {
             }
         }
         (self.bias, self.beside, self.used) = (mark.bias, mark.beside, mark.used);
+        self.values = None;
     }
 
     /// Writes an unsigned long over the four octets at a position that was written before. A position that was not, or
@@ -560,6 +568,10 @@ impl<'a> Encoder<'a> {
     #[inline]
     pub(crate) fn buffer_mut(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
+    }
+
+    pub(super) fn values(&mut self) -> &mut ValueWriter {
+        self.values.get_or_insert_default()
     }
 
     #[inline]

@@ -57,7 +57,7 @@ pub enum CdrError {
     Unsupported,
     /// A TypeCode of a kind that does not exist, or with parameters that its kind cannot have.
     BadType,
-    /// An indirection to something that was not there before, or not whole.
+    /// An indirection to something that was not there before or is not whole, or that is something else.
     BadIndirection,
     /// A TypeCode with a member of a type that members cannot have.
     IllegitimateMember,
@@ -65,6 +65,12 @@ pub enum CdrError {
     IncompleteType,
     /// A value that is not of the type it is said to have.
     NotOfType,
+    /// Octets where a value (IDL `valuetype`) was expected that are none: a bad tag, or bad chunks.
+    BadValue,
+    /// A value of another type than the one expected.
+    WrongValueType,
+    /// A value of a type for which nothing is registered, and that cannot be truncated to one that is known.
+    NoValueFactory,
 }
 
 impl CdrError {
@@ -91,6 +97,7 @@ impl CdrError {
             CdrError::NoWideSet => (BadParam, minor::bad_param::NO_WIDE_CODE_SET),
             CdrError::NoWideSetInReference => (InvObjref, minor::inv_objref::CODE_SET_COMPONENT_REQUIRED),
             CdrError::LocalObject => (Marshal, minor::marshal::LOCAL_OBJECT),
+            CdrError::NoValueFactory => (Marshal, minor::marshal::NO_VALUE_FACTORY),
             CdrError::NoScratch => (Internal, own),
             CdrError::IllegitimateMember => (BadTypecode, minor::bad_typecode::ILLEGITIMATE_MEMBER),
             CdrError::IncompleteType => (BadTypecode, minor::bad_typecode::INCOMPLETE),
@@ -130,6 +137,11 @@ impl CdrError {
             CdrError::IllegitimateMember => "a TypeCode has a member of a type that members cannot have",
             CdrError::IncompleteType => "a recursive TypeCode is not complete",
             CdrError::NotOfType => "a value is not of its type",
+            CdrError::BadValue => "octets that are no value, or are cut into bad chunks",
+            CdrError::WrongValueType => "a value is of another type than the one expected",
+            CdrError::NoValueFactory => {
+                "no factory is registered for a value of this type, nor for one it can be truncated to"
+            }
         }
     }
 }

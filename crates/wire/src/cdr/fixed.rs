@@ -7,7 +7,7 @@
 use super::{CdrError, Decoder, Encoder};
 
 /// Digits that a fixed-point type may have.
-const MAX_DIGITS: u16 = 31;
+const MAX_DIGITS: u16 = crate::decimal::MAX_DIGITS as u16;
 
 impl Encoder<'_> {
     /// Writes a `fixed<digits, s>` of which `unscaled` is the value times ten to the power of s.

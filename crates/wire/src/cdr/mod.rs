@@ -17,6 +17,7 @@
 //! | sequence | 4 + ... | 4 | unsigned long count, elements; no padding after a count of 0 |
 //! | array, struct, exception | | | elements or members in order, nothing else |
 //! | union | | | discriminator, then the selected member if any |
+//! | valuetype | | 4 | tag, repository ids, state, perhaps in chunks; once, and indirections to it after that |
 //! | encapsulation | 4 + n | 4 | unsigned long n, byte-order octet, values aligned from that octet |
 //!
 //! Octets in alignment gaps are written as 0 and never looked at.
@@ -31,6 +32,7 @@ mod scratch;
 mod tagged;
 mod text;
 mod value;
+mod valuetype;
 
 pub use decoder::Decoder;
 pub use encoder::{Encoder, Mark};
@@ -40,6 +42,7 @@ pub use primitive::Primitive;
 pub use scratch::Scratch;
 pub use tagged::{TaggedIter, TaggedList};
 pub use value::Cdr;
+pub use valuetype::{RepositoryIds, ValueHead, ValueSpace, ValueStart, WrittenValue};
 
 pub(crate) use error::truncated;
 pub(crate) use tagged::write_tagged;

@@ -1,0 +1,413 @@
+//! Reading: tags, ids and chunks are checked here, and where an indirection may lead.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG};
+use crate::cdr::{CdrError, Decoder};
+
+/// What the values of one message share while they are read: where they, and the ids in front of them, stand.
+///
+/// Made anew for each message; [`Decoder::with_values`] takes it. Costs nothing until a value comes.
+#[derive(Default)]
+pub struct ValueSpace {
+    seen: RefCell<Option<Box<Seen>>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Addresses of octets, so that an encapsulation's do not meet those around it; in order of reading, and so mostly sorted.
+    marks: Vec<(usize, Target)>,
+    values: u32,
+    /// Values around the one that is being read.
+    depth: u32,
+    store: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// What an indirection may lead to.
+#[derive(Clone, Copy, PartialEq)]
+enum Target {
+    Value(u32),
+    Id,
+    IdList,
+}
+
+impl ValueSpace {
+    /// A space in which nothing was read.
+    #[must_use]
+    #[inline]
+    pub const fn new() -> ValueSpace {
+        ValueSpace { seen: RefCell::new(None) }
+    }
+
+    /// Something that whoever reads values keeps for all of them; made with the first.
+    pub fn store(&self, make: impl FnOnce() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
+        let mut seen = self.seen.borrow_mut();
+        Arc::clone(seen.get_or_insert_default().store.get_or_insert_with(make))
+    }
+
+    /// Values around the place that is being read.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.seen.borrow().as_ref().map_or(0, |seen| seen.depth)
+    }
+
+    fn add(&self, at: usize, target: Target) {
+        let mut seen = self.seen.borrow_mut();
+        let marks = &mut seen.get_or_insert_default().marks;
+        // Encapsulations lie within what is around them, so addresses come in order, but for ids of a skipped part.
+        let place = match marks.last() {
+            Some((last, _)) if *last >= at => marks.partition_point(|(address, _)| *address < at),
+            _ => marks.len(),
+        };
+        if marks.get(place).is_none_or(|(address, _)| *address != at) {
+            marks.insert(place, (at, target));
+        }
+    }
+
+    fn find(&self, at: usize) -> Option<Target> {
+        let seen = self.seen.borrow();
+        let marks = &seen.as_ref()?.marks;
+        let place = marks.binary_search_by_key(&at, |(address, _)| *address).ok()?;
+        marks.get(place).map(|(_, target)| *target)
+    }
+
+    /// The number of a new value.
+    fn add_value(&self, at: usize, limit: u32) -> Result<u32, CdrError> {
+        let number = {
+            let mut seen = self.seen.borrow_mut();
+            let seen = seen.get_or_insert_default();
+            if seen.values >= limit {
+                return Err(CdrError::OverLimit);
+            }
+            seen.values += 1;
+            seen.depth += 1;
+            seen.values - 1
+        };
+        self.add(at, Target::Value(number));
+        Ok(number)
+    }
+
+    fn leave(&self) {
+        if let Some(seen) = self.seen.borrow_mut().as_mut() {
+            seen.depth = seen.depth.saturating_sub(1);
+        }
+    }
+}
+
+impl fmt::Debug for ValueSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = self.seen.borrow().as_ref().map_or(0, |seen| seen.values);
+        f.debug_struct("ValueSpace").field("values", &values).finish_non_exhaustive()
+    }
+}
+
+/// Where a decoder is among chunks.
+#[derive(Clone, Copy)]
+pub(in crate::cdr) struct Chunks<'m> {
+    /// All octets, while the decoder sees those of the current chunk only; nothing outside chunked values.
+    full: &'m [u8],
+    /// Chunked values around the place.
+    pub(in crate::cdr) level: u32,
+    /// The outermost level that an end tag has ended, while values within it are not left yet; else 0.
+    ended: u32,
+}
+
+impl Chunks<'_> {
+    pub(in crate::cdr) const NONE: Self = Chunks { full: &[], level: 0, ended: 0 };
+
+    /// Octets behind a position.
+    #[inline]
+    pub(in crate::cdr) fn remaining(&self, position: usize) -> usize {
+        self.full.len().saturating_sub(position)
+    }
+}
+
+/// What stands where a value was expected.
+#[derive(Debug)]
+pub enum ValueHead<'m> {
+    /// Null.
+    Null,
+    /// A value that was met before, by its number; its reading may not have ended.
+    Again(u32),
+    /// A value: its state is next, and [`Decoder::end_value`] after that.
+    Value(ValueStart<'m>),
+}
+
+/// The head of a value.
+#[derive(Debug)]
+pub struct ValueStart<'m> {
+    /// How many values of the space came before.
+    pub number: u32,
+    /// What is said about its type.
+    pub ids: RepositoryIds<'m>,
+    /// Whether its state comes in chunks, so that one can stop reading it anywhere.
+    pub chunked: bool,
+    /// The level of its chunks.
+    level: u32,
+}
+
+/// The repository ids in front of a value, the most derived first.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RepositoryIds<'m> {
+    /// None: the value is of the type that the reader expects.
+    None,
+    /// That of its type.
+    One(&'m [u8]),
+    /// Those of its type and of the types to which it can be truncated.
+    Many(Vec<&'m [u8]>),
+}
+
+impl<'m> RepositoryIds<'m> {
+    /// The ids in order.
+    #[must_use]
+    pub fn as_slice(&self) -> &[&'m [u8]] {
+        match self {
+            RepositoryIds::None => &[],
+            RepositoryIds::One(id) => std::slice::from_ref(id),
+            RepositoryIds::Many(ids) => ids,
+        }
+    }
+}
+
+impl<'m> Decoder<'m> {
+    /// Reads up to the state of a value.
+    ///
+    /// # Errors
+    /// [`CdrError::BadValue`] for what is no value, [`CdrError::BadIndirection`]; [`CdrError::OverLimit`] for more values or ids, or longer
+    /// ones, than the limits allow; [`CdrError::Truncated`]; [`CdrError::Unsupported`] without a [`ValueSpace`], and in a GIOP 1.1
+    /// message that came in fragments, where positions mean nothing.
+    pub fn read_value_head(&mut self) -> Result<ValueHead<'m>, CdrError> {
+        let space = self.value_space().ok_or(CdrError::Unsupported)?;
+        let within = self.chunks().level > 0;
+        let mut in_chunk = within;
+        if within && self.rest().is_empty() {
+            // Between chunks stand values, or the next chunk, in which null or an indirection may stand.
+            let next = self.peek_between()?;
+            if (1..TAG).contains(&next) {
+                self.open_chunk()?;
+            } else {
+                self.see_all();
+                in_chunk = false;
+            }
+        }
+        let tag = self.read_u32()?;
+        let at = self.position() - 4;
+        match tag {
+            0 => {
+                self.see_chunk(in_chunk);
+                Ok(ValueHead::Null)
+            }
+            INDIRECTION => {
+                let (place, target) = self.read_indirection()?;
+                self.see_chunk(in_chunk);
+                match target {
+                    Target::Value(number) if place < at => Ok(ValueHead::Again(number)),
+                    _ => Err(CdrError::BadIndirection),
+                }
+            }
+            _ if tag >> 8 != TAG >> 8 || tag & 0xff > 0x0f || in_chunk || (within && tag & CHUNKED == 0) => {
+                Err(CdrError::BadValue)
+            }
+            _ => {
+                let number = space.add_value(self.address(at), self.limits().values)?;
+                let ids = self.read_value_type(tag)?;
+                let chunked = tag & CHUNKED != 0;
+                if chunked {
+                    self.enter_chunks();
+                }
+                Ok(ValueHead::Value(ValueStart { number, ids, chunked, level: self.chunks().level }))
+            }
+        }
+    }
+
+    /// Ends a value: what was not read of its state is skipped if the state is chunked.
+    ///
+    /// # Errors
+    /// [`CdrError::BadValue`] if its end is not found, [`CdrError::Truncated`].
+    pub fn end_value(&mut self, value: &ValueStart<'m>) -> Result<(), CdrError> {
+        if let Some(space) = self.value_space() {
+            space.leave();
+        }
+        if !value.chunked {
+            return Ok(());
+        }
+        if self.chunks().ended == 0 || self.chunks().ended > value.level {
+            self.skip_to_end(value.level)?;
+        }
+        let chunks = self.chunks_mut();
+        if chunks.ended == value.level {
+            chunks.ended = 0;
+        }
+        chunks.level = value.level.saturating_sub(1);
+        self.see_chunk(false);
+        Ok(())
+    }
+
+    /// Reads codebase and ids behind a tag.
+    fn read_value_type(&mut self, tag: u32) -> Result<RepositoryIds<'m>, CdrError> {
+        if tag & CODEBASE != 0 {
+            self.read_repository_id()?;
+        }
+        match tag & IDS {
+            0 => Ok(RepositoryIds::None),
+            ONE_ID => Ok(RepositoryIds::One(self.read_repository_id()?)),
+            ID_LIST => {
+                let count = self.read_u32()?;
+                let at = self.position() - 4;
+                if count != INDIRECTION {
+                    if let Some(space) = self.value_space() {
+                        space.add(self.address(at), Target::IdList);
+                    }
+                    return self.read_ids(count);
+                }
+                match self.read_indirection()? {
+                    (place, Target::IdList) if place < at => {
+                        let mut there = self.clone().at(place);
+                        let count = there.read_u32()?;
+                        there.read_ids(count)
+                    }
+                    _ => Err(CdrError::BadIndirection),
+                }
+            }
+            _ => Err(CdrError::BadValue),
+        }
+    }
+
+    fn read_ids(&mut self, count: u32) -> Result<RepositoryIds<'m>, CdrError> {
+        if count > self.limits().repository_ids {
+            return Err(CdrError::OverLimit);
+        }
+        (0..count).map(|_| self.read_repository_id()).collect::<Result<_, _>>().map(RepositoryIds::Many)
+    }
+
+    /// Reads a repository id or a codebase, here or where an indirection leads.
+    fn read_repository_id(&mut self) -> Result<&'m [u8], CdrError> {
+        let length = self.read_u32()?;
+        let at = self.position() - 4;
+        if length != INDIRECTION {
+            if let Some(space) = self.value_space() {
+                space.add(self.address(at), Target::Id);
+            }
+            return self.read_id_text(length);
+        }
+        match self.read_indirection()? {
+            (place, Target::Id) if place < at => {
+                let mut there = self.clone().at(place);
+                let length = there.read_u32()?;
+                there.read_id_text(length)
+            }
+            _ => Err(CdrError::BadIndirection),
+        }
+    }
+
+    fn read_id_text(&mut self, length: u32) -> Result<&'m [u8], CdrError> {
+        if length > self.limits().repository_id {
+            return Err(CdrError::OverLimit);
+        }
+        match self.read_raw(length as usize)?.split_last() {
+            Some((0, id)) => Ok(id),
+            Some(_) => Err(CdrError::StringNotTerminated),
+            None => Ok(&[]),
+        }
+    }
+
+    /// Reads the offset of an indirection: the position to which it leads, and what stands there.
+    fn read_indirection(&mut self) -> Result<(usize, Target), CdrError> {
+        let offset = self.read_i32()?;
+        let from = self.position() - 4;
+        let back = usize::try_from(offset.unsigned_abs()).map_err(|_| CdrError::BadIndirection)?;
+        let place = from.checked_sub(back).filter(|_| offset < 0).ok_or(CdrError::BadIndirection)?;
+        let target = self.value_space().and_then(|space| space.find(self.address(place)));
+        Ok((place, target.ok_or(CdrError::BadIndirection)?))
+    }
+
+    /// The address of an octet: what tells places apart across encapsulations.
+    fn address(&self, position: usize) -> usize {
+        self.bytes().as_ptr().addr() + position
+    }
+
+    // ---- chunks ------------------------------------------------------------------------------------
+
+    fn enter_chunks(&mut self) {
+        let bytes = self.bytes();
+        let chunks = self.chunks_mut();
+        if chunks.level == 0 {
+            chunks.full = bytes;
+        }
+        chunks.level += 1;
+        self.see_chunk(false);
+    }
+
+    fn see_all(&mut self) {
+        let (position, full) = (self.position(), self.chunks().full);
+        self.see(full, position, full.len());
+    }
+
+    /// Goes on in the chunk, or waits between chunks; outside chunked values all is seen.
+    fn see_chunk(&mut self, in_chunk: bool) {
+        let position = self.position();
+        let chunks = *self.chunks();
+        if in_chunk {
+            return;
+        }
+        if chunks.level > 0 {
+            self.see(chunks.full, position, position);
+        } else if !chunks.full.is_empty() {
+            self.see(chunks.full, position, chunks.full.len());
+            self.chunks_mut().full = &[];
+        }
+    }
+
+    /// The long that stands next between chunks.
+    fn peek_between(&self) -> Result<u32, CdrError> {
+        let mut ahead = self.clone();
+        ahead.see_all();
+        ahead.read_u32()
+    }
+
+    /// Opens the next chunk: there is no more to read in this one.
+    pub(in crate::cdr) fn open_chunk(&mut self) -> Result<(), CdrError> {
+        if self.chunks().ended != 0 || !self.rest().is_empty() {
+            return Err(CdrError::BadValue);
+        }
+        let full = self.chunks().full;
+        let mut ahead = self.clone();
+        ahead.see_all();
+        let size = ahead.read_u32()?;
+        if !(1..TAG).contains(&size) {
+            return Err(CdrError::BadValue);
+        }
+        if size as usize > ahead.rest().len() {
+            return Err(CdrError::Truncated);
+        }
+        let start = ahead.position();
+        self.see(full, start, start + size as usize);
+        Ok(())
+    }
+
+    /// Skips to the end of the value at `level`: the rest of this chunk, further chunks, and values between them.
+    fn skip_to_end(&mut self, level: u32) -> Result<(), CdrError> {
+        let end_of_chunk = self.position() + self.rest().len();
+        let full = self.chunks().full;
+        self.see(full, end_of_chunk, full.len());
+        loop {
+            let next = self.read_u32()?;
+            match next {
+                // Null values may stand between chunks; end tags are not below the nesting that a message can have.
+                0 => {}
+                1..TAG => self.skip(next as usize)?,
+                TAG.. if next >> 31 == 0 => drop(self.read_value_type(next)?),
+                _ => {
+                    let ended = next.wrapping_neg();
+                    if ended <= level {
+                        self.chunks_mut().ended = ended;
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}

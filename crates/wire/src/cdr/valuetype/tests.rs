@@ -1,0 +1,272 @@
+//! Values in their octets, as the specification draws them, and octets that are none.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::{RepositoryIds, ValueHead, ValueSpace, ValueStart};
+use crate::cdr::{CdrError, Decoder, Encoder, Endian};
+use crate::limits::Limits;
+
+const A: &[&str] = &["IDL:A:1.0"];
+const B: &[&str] = &["IDL:B:1.0", "IDL:A:1.0"];
+
+fn keep() -> Arc<dyn Any + Send + Sync> {
+    Arc::new(())
+}
+
+/// Octets from hexadecimal digits; what is in quotes stands for its letters.
+fn octets(text: &str) -> Vec<u8> {
+    let mut octets = Vec::new();
+    for (at, part) in text.split('\'').enumerate() {
+        if at % 2 == 1 {
+            octets.extend_from_slice(part.as_bytes());
+            continue;
+        }
+        let digits: Vec<u8> = part.bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();
+        octets.extend(digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()));
+    }
+    octets
+}
+
+fn big(encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrError>) -> Vec<u8> {
+    let mut e = Encoder::new();
+    e.set_endian(Endian::Big);
+    encode(&mut e).unwrap();
+    e.to_vec()
+}
+
+fn head<'m>(d: &mut Decoder<'m>) -> ValueStart<'m> {
+    match d.read_value_head().unwrap() {
+        ValueHead::Value(start) => start,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An id of nine letters with its length, the terminator and the gap behind it.
+const ID_A: &str = "0000000a 'IDL:A:1.0' 00 0000";
+const ID_B: &str = "0000000a 'IDL:B:1.0' 00 0000";
+
+#[test]
+fn a_plain_value_and_an_indirection_to_it() {
+    let written = big(|e| {
+        let value = e.begin_value((1, 0), keep, A, false)?.unwrap();
+        e.write_u16(7);
+        e.end_value(value)?;
+        assert!(e.begin_value((1, 0), keep, A, false)?.is_none());
+        e.write_null_value();
+        let value = e.begin_value((1, 1), keep, A, false)?.unwrap();
+        e.end_value(value)
+    });
+    let expected = format!("7fffff02 {ID_A} 0007 0000 ffffffff ffffffe4 00000000 7fffff02 ffffffff ffffffd4");
+    // 10 octets of the id end at 18, so its gap is part of the short.
+    let expected = expected.replacen("00 0000 0007 0000", "00 0007", 1);
+    assert_eq!(written, octets(&expected.replacen("ffffffe4", "ffffffe4", 1)));
+    let space = ValueSpace::new();
+    let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
+    let start = head(&mut d);
+    assert_eq!((start.number, start.ids.as_slice(), start.chunked), (0, [b"IDL:A:1.0".as_slice()].as_slice(), false));
+    assert_eq!((d.read_u16(), d.end_value(&start)), (Ok(7), Ok(())));
+    assert!(matches!(d.read_value_head(), Ok(ValueHead::Again(0))));
+    assert!(matches!(d.read_value_head(), Ok(ValueHead::Null)));
+    let start = head(&mut d);
+    assert_eq!((start.number, start.ids), (1, RepositoryIds::One(b"IDL:A:1.0")));
+    assert_eq!(d.remaining(), 0);
+}
+
+#[test]
+fn chunks_and_truncation() {
+    let written = big(|e| {
+        let outer = e.begin_value((1, 0), keep, B, true)?.unwrap();
+        e.write_u32(1);
+        let inner = e.begin_value((1, 1), keep, A, false)?.unwrap();
+        e.write_u8(2);
+        e.end_value(inner)?;
+        e.write_u64(3);
+        let last = e.begin_value((1, 2), keep, A, false)?.unwrap();
+        e.end_value(last)?;
+        e.end_value(outer)?;
+        e.write_u32(9);
+        Ok(())
+    });
+    let expected = format!(
+        "7fffff0e 00000002 {ID_B} 00 {ID_A} 00 00000004 00000001 7fffff0a ffffffff ffffffe0 00000001 02 000000 fffffffe"
+    );
+    let start = octets(&expected.replace(" 00 0000 00 ", " 00 0000 "));
+    assert_eq!(&written[..start.len()], &start);
+    let space = ValueSpace::new();
+    let decoder = Decoder::new(&written, Endian::Big).with_values(&space);
+    // All of it.
+    let mut d = decoder.clone();
+    let outer = head(&mut d);
+    assert!(outer.chunked && outer.ids.as_slice().len() == 2);
+    assert_eq!(d.read_u32(), Ok(1));
+    let inner = head(&mut d);
+    assert_eq!((d.read_u8(), d.end_value(&inner), d.read_u64()), (Ok(2), Ok(()), Ok(3)));
+    let last = head(&mut d);
+    assert_eq!((last.number, space.depth()), (2, 2));
+    assert_eq!((d.end_value(&last), d.end_value(&outer), d.read_u32()), (Ok(()), Ok(()), Ok(9)));
+    assert_eq!((d.remaining(), space.depth()), (0, 0));
+    // As much as a base has.
+    let space = ValueSpace::new();
+    let mut d = decoder.with_values(&space);
+    let outer = head(&mut d);
+    assert_eq!((d.read_u32(), d.end_value(&outer), d.read_u32()), (Ok(1), Ok(()), Ok(9)));
+}
+
+#[test]
+fn one_end_tag_may_end_several_values() {
+    // As omniORB writes it: the innermost value ends with the outermost.
+    let written = octets("7fffff08 7fffff08 00000004 00000005 ffffffff 00000009");
+    let space = ValueSpace::new();
+    let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
+    let (outer, inner) = (head(&mut d), head(&mut d));
+    assert_eq!((d.read_u32(), d.end_value(&inner)), (Ok(5), Ok(())));
+    assert_eq!(d.read_u32(), Err(CdrError::BadValue), "the outer one has ended too");
+    assert_eq!((d.end_value(&outer), d.read_u32()), (Ok(()), Ok(9)));
+}
+
+#[test]
+fn null_and_indirections_stand_inside_of_chunks_or_between_them() {
+    for (what, again) in [("00000000", false), ("ffffffff fffffff0", true)] {
+        // In a chunk of its own with a long behind it; or between two chunks.
+        let len = if again { 12 } else { 8 };
+        let inside = format!("7fffff08 00000004 00000001 {len:08x} {what} 00000002 ffffffff");
+        let between = format!("7fffff08 00000004 00000001 {what} 00000004 00000002 ffffffff");
+        // The offset counts from its own place: 4 octets further inside a chunk.
+        for text in [inside.replace("fffffff0", "ffffffec"), between] {
+            let written = octets(&text);
+            let space = ValueSpace::new();
+            let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
+            let outer = head(&mut d);
+            assert_eq!(d.read_u32(), Ok(1));
+            match d.read_value_head() {
+                Ok(ValueHead::Null) => assert!(!again),
+                Ok(ValueHead::Again(0)) => assert!(again),
+                other => panic!("{text}: {other:?}"),
+            }
+            assert_eq!((d.read_u32(), d.end_value(&outer), d.remaining()), (Ok(2), Ok(()), 0), "{text}");
+        }
+    }
+}
+
+#[test]
+fn strings_and_sequences_do_not_lead_out_of_a_chunk() {
+    let read = |text: &str, read: fn(&mut Decoder<'_>) -> Result<(), CdrError>| {
+        let written = octets(text);
+        let space = ValueSpace::new();
+        let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
+        head(&mut d);
+        read(&mut d)
+    };
+    assert_eq!(read("7fffff08 00000002 0001 0000 00000002 0002", |d| d.read_u32().map(drop)), Err(CdrError::BadValue));
+    assert_eq!(read("7fffff08 00000006 00000003 6162 00 00", |d| d.read_string().map(drop)), Err(CdrError::BadValue));
+    assert_eq!(read("7fffff08 00000009 00", |d| d.read_u8().map(drop)), Err(CdrError::Truncated));
+    assert_eq!(read("7fffff08 00000000 00", |d| d.read_u8().map(drop)), Err(CdrError::BadValue));
+    // A count is held against all chunks, an element against its own.
+    assert_eq!(
+        read("7fffff08 00000004 00000002 00000002 0001 0000 00000002 0002", |d| {
+            let len = d.read_len(2)?;
+            assert_eq!((len, d.read_u16(), d.read_u16()), (2, Ok(1), Ok(2)));
+            Ok(())
+        }),
+        Ok(())
+    );
+}
+
+#[test]
+fn indirections_lead_to_what_they_are_for() {
+    let read = |text: &str| {
+        let written = octets(text);
+        let space = ValueSpace::new();
+        let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
+        let mut last = None;
+        while d.remaining() > 0 {
+            match d.read_value_head() {
+                Ok(head) => last = Some(head),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(format!("{:?}", last.unwrap()))
+    };
+    assert_eq!(read("7fffff00 ffffffff fffffff8").unwrap(), "Again(0)");
+    for wrong in [
+        "7fffff00 ffffffff 00000000",                   // to itself
+        "7fffff00 ffffffff fffffffc",                   // to its own marker
+        "7fffff00 ffffffff 00000004 7fffff00",          // to the future
+        "7fffff00 ffffffff fffffff4",                   // before the message
+        "7fffff00 ffffffff 80000000",                   // far before it
+        "7fffff00 00000000 ffffffff fffffff8",          // to null
+        "7fffff00 ffffffff fffffff9",                   // into the middle of a tag
+        "7fffff02 ffffffff fffffff8",                   // an id that is a value
+        "7fffff02 ffffffff fffffffc",                   // an id that is itself
+        "7fffff06 ffffffff fffffff8",                   // a list that is a value
+        "7fffff02 00000001 00000000 ffffffff fffffff4", // a value that is an id
+    ] {
+        assert_eq!(read(wrong), Err(CdrError::BadIndirection), "{wrong}");
+    }
+    let shared = format!("7fffff06 00000001 {ID_A} 00 7fffff06 ffffffff ffffffe4 7fffff02 ffffffff ffffffdc");
+    let shared = shared.replace("0000 00 7fffff06", "0000 7fffff06");
+    let ids = format!("{:?}", b"IDL:A:1.0");
+    assert!(read(&shared).unwrap().contains(&ids), "{}", read(&shared).unwrap());
+    for (wrong, error) in [
+        ("7ffffeff", CdrError::BadValue),
+        ("7fffff04", CdrError::BadValue),
+        ("7fffff10", CdrError::BadValue),
+        ("80000000", CdrError::BadValue),
+        ("00000001", CdrError::BadValue),
+        ("7fffff08 7fffff00", CdrError::BadValue),
+        ("7fffff08 00000004 7fffff08", CdrError::BadValue),
+        ("7fffff02 00000201", CdrError::OverLimit),
+        ("7fffff02 00000002 4141", CdrError::StringNotTerminated),
+        ("7fffff06 00000021", CdrError::OverLimit),
+        ("7fffff01", CdrError::Truncated),
+        ("ffffffff", CdrError::Truncated),
+    ] {
+        assert_eq!(read(wrong), Err(error), "{wrong}");
+    }
+}
+
+#[test]
+fn the_number_of_values_is_bounded() {
+    let limits = Limits { values: 3, ..Limits::default() };
+    let written = octets(&"7fffff00".repeat(4));
+    let space = ValueSpace::new();
+    let mut d = Decoder::new(&written, Endian::Big).with_values(&space).with_limits(&limits);
+    for _ in 0..3 {
+        head(&mut d);
+    }
+    assert_eq!(d.read_value_head().unwrap_err(), CdrError::OverLimit);
+    assert_eq!(Decoder::new(&written, Endian::Big).read_value_head().unwrap_err(), CdrError::Unsupported);
+    let mut e = Encoder::new();
+    let depth = (0..).take_while(|depth| e.begin_value((1, *depth), keep, A, true).is_ok()).count();
+    assert_eq!(depth, 256);
+}
+
+#[test]
+fn an_encapsulation_knows_nothing_of_the_values_around_it() {
+    let mut e = Encoder::new();
+    let value = e.begin_value((1, 0), keep, A, true).unwrap().unwrap();
+    e.write_encapsulation(|e| {
+        let again = e.begin_value((1, 0), keep, A, false)?.unwrap();
+        e.end_value(again)
+    })
+    .unwrap();
+    e.end_value(value).unwrap();
+    let written = e.to_vec();
+    let space = ValueSpace::new();
+    let mut d = Decoder::new(&written, Endian::NATIVE).with_values(&space);
+    let outer = head(&mut d);
+    let mut inner = d.read_encapsulation().unwrap();
+    let start = head(&mut inner);
+    assert_eq!((start.number, start.chunked, inner.end_value(&start)), (1, false, Ok(())));
+    assert_eq!((d.end_value(&outer), d.remaining()), (Ok(()), 0));
+}
+
+#[test]
+fn cleared_encoders_have_written_nothing() {
+    let mut e = Encoder::new();
+    let value = e.begin_value((1, 0), keep, A, true).unwrap().unwrap();
+    e.clear();
+    drop(value);
+    assert!(e.begin_value((1, 0), keep, A, false).unwrap().is_some());
+}
