@@ -11,6 +11,7 @@
 mod address;
 #[cfg(feature = "any")]
 mod any;
+mod bits;
 mod cancel;
 mod client;
 mod clock;
@@ -22,6 +23,7 @@ mod exception_macros;
 mod fault;
 mod fragment;
 mod invocation;
+mod local;
 mod long_double;
 mod main_thread;
 #[doc(hidden)]
@@ -38,23 +40,30 @@ mod servant;
 mod server;
 #[cfg(test)]
 mod simulation;
+#[cfg(feature = "valuetype")]
+mod value;
 
 #[cfg(feature = "any")]
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
 pub use corelane_net::{Endpoint, Peer};
-pub use corelane_wire::{Cdr, CdrError, CharSet, Decoder, Encoder, Limits, Octets, Version};
+pub use corelane_wire::{
+    Cdr, CdrError, CharSet, Decimal, DecimalError, Decoder, Encoder, Fixed, Limits, Octets, Version,
+};
 pub use current::{Current, current};
 pub use event::{Event, EventCounts};
 pub use exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind, UserException};
 pub use fault::Fault;
 pub use invocation::{Deferred, Reply};
+pub use local::{Local, Native};
 pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};
 pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
 pub use policy::{AllBusy, CallPolicies, SyncScope, Timeout, with_call_policies};
 pub use servant::{Servant, ServerCall, Skeleton};
 pub use server::config::{Dispatch, NestedWait, PoolConfig};
+#[cfg(feature = "valuetype")]
+pub use value::{Abstract, AnyValue, Implementation, State, Value, ValueBase, ValueFactories, ValueGraph};
 
 /// Includes the Rust code that a build script made from `NAME.idl`: `corelane::include_idl!("echo");`
 #[macro_export]

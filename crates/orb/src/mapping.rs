@@ -6,8 +6,15 @@ pub use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Octets, Primitive, Scra
 
 #[cfg(feature = "any")]
 pub use crate::any::TypedReference;
+pub use crate::bits::BitField;
 pub use crate::exception::{SystemException, UserException};
 pub use crate::invocation::{Operation, Reply};
+pub use crate::local::{Local, read_local, write_local};
 pub use crate::object::{ObjectRef, Reference, read_reference, write_reference};
 pub use crate::operation_table::OperationTable;
 pub use crate::servant::{Servant, ServerCall, Skeleton};
+#[cfg(feature = "valuetype")]
+pub use crate::value::{
+    Abstract, Implementation, Inherits, Value, ValueBase, ValueInfo, ValueKind, ValueObject, ValueType, read_abstract,
+    read_value, write_abstract, write_value,
+};

@@ -131,6 +131,13 @@ impl Orb {
         RtOrb::new(&self.core)
     }
 
+    /// What makes values (IDL `valuetype`) of the types that come in.
+    #[cfg(feature = "valuetype")]
+    #[must_use]
+    pub fn value_factories(&self) -> &crate::value::ValueFactories {
+        self.core.value_factories()
+    }
+
     /// How often things have happened.
     #[must_use]
     pub fn event_counts(&self) -> EventCounts {

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use corelane_wire::cdr::ValueSpace;
 use corelane_wire::{CdrError, CodeSets, Decoder, Endian, Octets, Version};
 
 use crate::client::pool::Checkout;
@@ -107,12 +108,14 @@ impl<'r> Reply<'r> {
     ) -> Result<T, SystemException> {
         let octets = self.answer.body.octets();
         let env: &(dyn Any + Sync) = self.core;
+        let values = ValueSpace::new();
         let mut decoder = Decoder::new(octets, self.answer.endian)
             .at(self.answer.position)
             .with_version(self.answer.version)
             .with_code_sets(self.answer.code_sets)
             .with_from_server(true)
             .with_limits(&self.core.config().limits)
+            .with_values(&values)
             .with_env(env);
         if let Body::Owned(owned) = &self.answer.body {
             decoder = decoder.with_owner(&owned.0).with_breaks(&owned.1);

@@ -80,6 +80,8 @@ pub(crate) struct Core {
     rt: Registry,
     /// Connections accepted so far.
     connections: AtomicU64,
+    #[cfg(feature = "valuetype")]
+    value_factories: crate::value::ValueFactories,
     state: AtomicU8,
     forks: u64,
 }
@@ -102,6 +104,8 @@ impl Core {
             main: MainQueue::new(),
             rt: Registry::new(),
             connections: AtomicU64::new(0),
+            #[cfg(feature = "valuetype")]
+            value_factories: crate::value::ValueFactories::new(),
             state: AtomicU8::new(RUNNING),
             forks: corelane_sys::process::generation(),
         })
@@ -130,6 +134,11 @@ impl Core {
     /// The number of a connection that is being accepted.
     pub(crate) fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    #[cfg(feature = "valuetype")]
+    pub(crate) fn value_factories(&self) -> &crate::value::ValueFactories {
+        &self.value_factories
     }
 
     pub(crate) fn main_queue(&self) -> &MainQueue {

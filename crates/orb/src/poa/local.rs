@@ -9,6 +9,7 @@ use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Mutex, Scope};
+use corelane_wire::cdr::ValueSpace;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
 use super::hold::{Held, Hold, Kept};
@@ -118,12 +119,13 @@ type Answer = (Outcome, Vec<u8>, bool);
 
 /// Runs a marshalled request in the calling thread.
 fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8], priority: Option<Priority>) -> Answer {
-    let scratch = Scratch::new();
+    let (scratch, values) = (Scratch::new(), ValueSpace::new());
     let env: &(dyn Any + Sync) = core;
     let decoder = Decoder::new(request, Endian::NATIVE)
         .with_code_sets(CodeSets::UTF8_UTF16)
         .with_limits(&core.config().limits)
         .with_scratch(&scratch)
+        .with_values(&values)
         .with_env(env);
     let mut reply = Encoder::new();
     reply.set_code_sets(CodeSets::UTF8_UTF16);

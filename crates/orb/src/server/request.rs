@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use corelane_net::Wait;
 use corelane_sched::Priority;
+use corelane_wire::cdr::ValueSpace;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{
     self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id,
@@ -81,13 +82,14 @@ fn request(
     let _request = Serving::begin(connection);
     let code_sets = connection.code_sets(header.version);
     memory.scratch.reset();
-    let env: &(dyn Any + Sync) = core;
+    let (values, env): (_, &(dyn Any + Sync)) = (ValueSpace::new(), core);
     let mut arguments = Decoder::new(octets, header.endian)
         .at(request.body_at)
         .with_version(header.version)
         .with_code_sets(code_sets)
         .with_limits(limits)
         .with_scratch(&memory.scratch)
+        .with_values(&values)
         .with_env(env);
     if !breaks.is_empty() {
         arguments = arguments.with_breaks(breaks);

@@ -1,0 +1,92 @@
+//! What never leaves the process: local interfaces and native types.
+
+use std::any::Any;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use corelane_wire::{CdrError, Decoder, Encoder};
+
+/// An object of a local interface: `Local<dyn I>`, which generated code calls `IRef`. Clones are the same object, which
+/// equality and hashing compare. Nil is `None` of `Option<Local<dyn I>>`.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use corelane::Local;
+/// trait Clock { fn hour(&self) -> u32; }
+/// struct Noon;
+/// impl Clock for Noon { fn hour(&self) -> u32 { 12 } }
+/// let clock: Local<dyn Clock> = Local::from(Arc::new(Noon) as Arc<dyn Clock>);
+/// assert_eq!(clock.hour(), 12);
+/// assert_eq!(clock, clock.clone());
+/// ```
+pub struct Local<T: ?Sized>(Arc<T>);
+
+/// A value of an IDL `native` type: whatever the program likes.
+pub type Native = Local<dyn Any + Send + Sync>;
+
+impl<T: ?Sized> Local<T> {
+    /// The object itself.
+    #[must_use]
+    pub fn into_arc(self) -> Arc<T> {
+        self.0
+    }
+}
+
+impl<T: ?Sized> From<Arc<T>> for Local<T> {
+    fn from(object: Arc<T>) -> Self {
+        Local(object)
+    }
+}
+
+impl<T: ?Sized> Deref for Local<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: ?Sized> Clone for Local<T> {
+    fn clone(&self) -> Self {
+        Local(Arc::clone(&self.0))
+    }
+}
+
+impl<T: ?Sized> PartialEq for Local<T> {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(&other.0))
+    }
+}
+
+impl<T: ?Sized> Eq for Local<T> {}
+
+impl<T: ?Sized> Hash for Local<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).cast::<()>().hash(state);
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Local<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Local({:p})", Arc::as_ptr(&self.0).cast::<()>())
+    }
+}
+
+/// For generated code: MARSHAL 4, for something that holds a local object.
+///
+/// # Errors
+/// Always [`CdrError::LocalObject`].
+pub fn write_local<T>(_: &mut Encoder<'_>, _: &T) -> Result<(), CdrError> {
+    Err(CdrError::LocalObject)
+}
+
+/// For generated code: the same for reading.
+///
+/// # Errors
+/// Always [`CdrError::LocalObject`].
+pub fn read_local<T>(_: &mut Decoder<'_>) -> Result<T, CdrError> {
+    Err(CdrError::LocalObject)
+}

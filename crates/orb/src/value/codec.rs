@@ -1,0 +1,137 @@
+//! Values in and out of messages.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use corelane_wire::cdr::{RepositoryIds, ValueHead, ValueSpace};
+use corelane_wire::{CdrError, Decoder, Encoder};
+
+use super::factories::{Factory, ValueFactories};
+use super::object::{ValueBase, ValueInfo, ValueKind};
+use super::region::Region;
+use super::{Link, Value};
+use crate::orb::Core;
+
+/// For generated code: writes a value, or null.
+///
+/// # Errors
+/// Those of the states; [`CdrError::BadValue`] for a value of a graph that is not defined, or whose graph is gone.
+pub fn write_value<T: ?Sized>(e: &mut Encoder<'_>, value: Option<&Value<T>>) -> Result<(), CdrError> {
+    match value {
+        Some(value) => write_in_region(e, value.region(), value.index()),
+        None => {
+            e.write_null_value();
+            Ok(())
+        }
+    }
+}
+
+fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<Region>>, index: u32) -> Result<(), CdrError> {
+    let region = region.ok_or(CdrError::BadValue)?;
+    let object = region.get(index).ok_or(CdrError::BadValue)?;
+    let info = object.info();
+    let ids = info.ids.get(..=info.truncatable).ok_or(CdrError::BadValue)?;
+    let identity = (Arc::as_ptr(&region).addr(), index);
+    let keep = || -> Arc<dyn Any + Send + Sync> { Arc::clone(&region) as _ };
+    let Some(written) = e.begin_value(identity, keep, ids, info.custom || info.truncatable > 0)? else {
+        return Ok(());
+    };
+    object.encode(e)?;
+    e.end_value(written)
+}
+
+/// For generated code: reads a value, or null.
+///
+/// # Errors
+/// [`CdrError::NoValueFactory`] for a value whose type is not known and that cannot be truncated to one that is;
+/// [`CdrError::WrongValueType`] for one that is no `T`; those of the wire format.
+pub fn read_value<T: ValueKind + ?Sized>(d: &mut Decoder<'_>) -> Result<Option<Value<T>>, CdrError> {
+    let read = read_in_region(d, T::REPOSITORY_ID, T::INFO)?;
+    Ok(read.map(|(link, index)| Value::from_parts(link, index)))
+}
+
+fn read_in_region(
+    d: &mut Decoder<'_>,
+    expected: &'static str,
+    own: Option<&'static ValueInfo>,
+) -> Result<Option<(Link, u32)>, CdrError> {
+    let space = d.values().ok_or(CdrError::Unsupported)?;
+    let outermost = space.depth() == 0;
+    let index = match d.read_value_head()? {
+        ValueHead::Null => return Ok(None),
+        ValueHead::Again(index) => {
+            let region = region_of(space)?;
+            let info = region.info(index).ok_or(CdrError::BadIndirection)?;
+            if !info.is_a(expected) {
+                return Err(CdrError::WrongValueType);
+            }
+            index
+        }
+        ValueHead::Value(start) => {
+            let region = region_of(space)?;
+            region.set_open(true);
+            let factory = find_factory(d, &start.ids, start.chunked, expected, own)?;
+            // Whoever refers back to the value while it is read has to know its type.
+            region.set_info(start.number, factory.info);
+            d.enter()?;
+            let object = factory.read(d)?;
+            d.leave();
+            d.end_value(&start)?;
+            region.define(start.number, factory.info, object);
+            start.number
+        }
+    };
+    let region = region_of(space)?;
+    if outermost {
+        region.set_open(false);
+        Ok(Some((Link::Owner(region), index)))
+    } else {
+        Ok(Some((Link::Inside(Arc::downgrade(&region)), index)))
+    }
+}
+
+/// The region of the message's values.
+fn region_of(space: &ValueSpace) -> Result<Arc<Region>, CdrError> {
+    space.store(|| Region::open()).downcast().map_err(|_| CdrError::Unsupported)
+}
+
+/// What makes a value of the first of these types that is known and fits.
+fn find_factory(
+    d: &Decoder<'_>,
+    ids: &RepositoryIds<'_>,
+    chunked: bool,
+    expected: &'static str,
+    own: Option<&'static ValueInfo>,
+) -> Result<Factory, CdrError> {
+    let registered = factories(d);
+    let known = |id: &[u8]| {
+        let own = || own.filter(|_| id == expected.as_bytes()).map(Factory::plain);
+        registered.and_then(|factories| factories.find(id)).or_else(own)
+    };
+    let ids = ids.as_slice();
+    if ids.is_empty() {
+        return known(expected.as_bytes()).ok_or(CdrError::NoValueFactory);
+    }
+    for (at, id) in ids.iter().enumerate() {
+        if at > 0 && !chunked {
+            break;
+        }
+        let Some(factory) = known(id) else { continue };
+        return if factory.info.is_a(expected) { Ok(factory) } else { Err(CdrError::WrongValueType) };
+    }
+    Err(CdrError::NoValueFactory)
+}
+
+/// Those of the ORB that a message belongs to.
+fn factories<'m>(d: &Decoder<'m>) -> Option<&'m ValueFactories> {
+    let env: &'m dyn Any = d.env()?;
+    match env.downcast_ref::<Arc<Core>>() {
+        Some(core) => Some(core.value_factories()),
+        None => env.downcast_ref(),
+    }
+}
+
+const _: () = {
+    // The handles are as large as a reference and a number.
+    assert!(size_of::<Option<Value<ValueBase>>>() <= 24);
+};
