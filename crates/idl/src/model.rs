@@ -343,6 +343,30 @@ impl Model {
         }
     }
 
+    /// What is declared in the type of a value box.
+    #[must_use]
+    pub fn in_box(&self, id: DefinitionId) -> Vec<DefinitionId> {
+        self.ids().filter(|inner| self.get(*inner).parent == Some(id)).collect()
+    }
+
+    /// All members of a structure, those of its base first.
+    #[must_use]
+    pub fn all_members(&self, structure: &Struct) -> Vec<Member> {
+        let base = structure.base.and_then(|base| match &self.get(base).kind {
+            Kind::Struct(base) => Some(self.all_members(base)),
+            _ => None,
+        });
+        base.unwrap_or_default().into_iter().chain(structure.members.iter().cloned()).collect()
+    }
+
+    /// All fields of a bit set, those of its base first.
+    #[must_use]
+    pub fn bit_fields(&self, id: DefinitionId) -> Vec<&BitField> {
+        let Kind::Bitset(bitset) = &self.get(id).kind else { return Vec::new() };
+        let base = bitset.base.map_or_else(Vec::new, |base| self.bit_fields(base));
+        base.into_iter().chain(&bitset.fields).collect()
+    }
+
     /// All bases of an interface or value type: each once, nearer ones first, without itself.
     #[must_use]
     pub fn all_bases(&self, id: DefinitionId) -> Vec<DefinitionId> {

@@ -4,10 +4,12 @@ mod code;
 mod data;
 mod describe;
 mod docs;
+mod extended;
 mod hash;
 mod interface;
 mod names;
 mod types;
+mod value;
 mod writer;
 
 use crate::compile::Compilation;
@@ -16,7 +18,7 @@ use crate::model::{DefinitionId, Kind, Member, Model, Type};
 use crate::source::{FileId, Span};
 use crate::symbol::Symbol;
 use names::Names;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use writer::Writer;
 
 /// The Rust code of a compilation; adds errors for what has no form in Rust yet.
@@ -65,8 +67,14 @@ struct Generator<'c> {
 
 /// Names of `corelane` that users know too; all others are of `corelane::mapping`.
 const PUBLIC: &[&str] = &[
+    "Abstract",
     "Any",
+    "AnyValueRef",
+    "Fixed",
+    "Implementation",
+    "Local",
     "LongDouble",
+    "Native",
     "ObjectRef",
     "Octets",
     "Reference",
@@ -74,6 +82,7 @@ const PUBLIC: &[&str] = &[
     "SystemException",
     "TypeCode",
     "UserException",
+    "ValueRef",
 ];
 
 /// Lints that names and shapes made by people who did not think of Rust may break.
@@ -113,11 +122,10 @@ impl<'c> Generator<'c> {
         let all = || self.model().ids().filter(|id| !self.is_built_in(*id));
         let direct: Vec<DefinitionId> = all().filter(|id| self.unsupported_reason(*id).is_some()).collect();
         for id in self.model().ids() {
-            if self.is_built_in(id)
-                && !self.is_type_code(&Type::Named(id))
-                && let Some(what) = Self::unsupported_kind(&self.model().get(id).kind)
-            {
-                self.unsupported.insert(id, what);
+            // Those of the ORB's own types that have no declaration.
+            let built_in = self.is_built_in(id) && !self.is_type_code(&Type::Named(id));
+            if built_in && matches!(self.model().get(id).kind, Kind::Native) {
+                self.unsupported.insert(id, "a native type");
             }
         }
         loop {
@@ -160,15 +168,22 @@ impl<'c> Generator<'c> {
         if self.is_type_code(&Type::Named(id)) {
             return None;
         }
-        if let Some(what) = Self::unsupported_kind(&definition.kind) {
-            return Some((what, here));
-        }
+        let used = |ids: &[DefinitionId]| at(ids.iter().find_map(|id| self.unsupported.get(id).copied()), here);
         match &definition.kind {
-            Kind::Struct(structure) | Kind::Exception(structure) => structure.members.iter().find_map(member),
+            Kind::Struct(structure) | Kind::Exception(structure) => {
+                self.model().all_members(structure).iter().find_map(member)
+            }
+            Kind::Value(value) => (value.state.iter().find_map(|(state, _)| member(state)))
+                .or_else(|| used(&value.bases))
+                .or_else(|| used(&value.supports))
+                .or_else(|| used(&value.members))
+                .or_else(|| {
+                    value.factories.iter().find_map(|factory| factory.parameters.iter().find_map(|one| of(&one.ty)))
+                }),
             Kind::Union(union) => {
                 of(&union.discriminator).or_else(|| union.arms.iter().find_map(|arm| member(&arm.member)))
             }
-            Kind::Typedef(ty) | Kind::Constant(ty, _) => of(ty),
+            Kind::Typedef(ty) | Kind::Constant(ty, _) | Kind::ValueBox(ty) => of(ty),
             Kind::Operation(operation) => operation
                 .result
                 .as_ref()
@@ -265,10 +280,18 @@ impl<'c> Generator<'c> {
         out.line(&format!("// Made by the IDL compiler of Corelane from {file_name}. Changes here are lost."));
         out.gap();
         for id in self.model().ids() {
-            if let Kind::Interface(interface) = &self.model().get(id).kind
-                && self.is_written(id)
-            {
-                self.plan_errors(id, interface);
+            if !self.is_written(id) {
+                continue;
+            }
+            match &self.model().get(id).kind {
+                Kind::Interface(interface) => self.plan_errors(id, self.calls(&interface.members)),
+                Kind::Value(value) => {
+                    let mut calls = self.calls(&value.members);
+                    let factories = value.factories.iter();
+                    calls.extend(factories.map(|factory| self.factory_call(id, factory, &mut HashSet::new())));
+                    self.plan_errors(id, calls);
+                }
+                _ => {}
             }
         }
         self.members(&self.model().roots, &mut out);
@@ -306,6 +329,11 @@ impl<'c> Generator<'c> {
                 Kind::Typedef(ty) => self.typedef(*id, ty, out),
                 Kind::Constant(ty, value) => self.constant(*id, ty, value, out),
                 Kind::Interface(interface) => self.interface(*id, interface, out),
+                Kind::Value(value) => self.value(*id, value, out),
+                Kind::ValueBox(of) => self.value_box(*id, of, out),
+                Kind::Native => self.native(*id, out),
+                Kind::Bitmask(mask) => self.bitmask(*id, mask, out),
+                Kind::Bitset(set) => self.bitset(*id, set, out),
                 _ => {}
             }
             self.describe(*id, out);
@@ -323,8 +351,14 @@ impl<'c> Generator<'c> {
 
     /// The module of what is declared in an interface, a structure or a union.
     fn inner_module(&mut self, id: DefinitionId, kind: &Kind, out: &mut Writer) {
+        let boxed;
         let inner = match kind {
+            Kind::ValueBox(_) => {
+                boxed = self.model().in_box(id);
+                &boxed
+            }
             Kind::Interface(interface) => &interface.members,
+            Kind::Value(value) => &value.members,
             Kind::Struct(structure) | Kind::Exception(structure) => &structure.inner,
             Kind::Union(union) => &union.inner,
             _ => return,

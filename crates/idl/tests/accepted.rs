@@ -19,7 +19,8 @@ fn the_code_is_what_it_was() {
     let bless = std::env::var_os("BLESS").is_some();
     for case in cases() {
         let text = std::fs::read(&case).unwrap();
-        let mut compilation = Compilation::of_text(&case, text, &Options::default(), &DiskFiles);
+        let options = Options { idl_4: true, ..Options::default() };
+        let mut compilation = Compilation::of_text(&case, text, &options, &DiskFiles);
         let rust = compilation.to_rust();
         let shown = compilation.diagnostics.render(&compilation.sources, false);
         assert!(compilation.is_accepted(), "{}:\n{shown}", case.display());

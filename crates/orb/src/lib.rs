@@ -63,7 +63,7 @@ pub use policy::{AllBusy, CallPolicies, SyncScope, Timeout, with_call_policies};
 pub use servant::{Servant, ServerCall, Skeleton};
 pub use server::config::{Dispatch, NestedWait, PoolConfig};
 #[cfg(feature = "valuetype")]
-pub use value::{Abstract, AnyValue, Implementation, State, Value, ValueBase, ValueFactories, ValueGraph};
+pub use value::{Abstract, AnyValueRef, Implementation, State, ValueBase, ValueFactories, ValueGraph, ValueRef};
 
 /// Includes the Rust code that a build script made from `NAME.idl`: `corelane::include_idl!("echo");`
 #[macro_export]

@@ -15,6 +15,6 @@ pub use crate::operation_table::OperationTable;
 pub use crate::servant::{Servant, ServerCall, Skeleton};
 #[cfg(feature = "valuetype")]
 pub use crate::value::{
-    Abstract, Implementation, Inherits, Value, ValueBase, ValueInfo, ValueKind, ValueObject, ValueType, read_abstract,
-    read_value, write_abstract, write_value,
+    Abstract, Implementation, Inherits, ValueBase, ValueInfo, ValueKind, ValueObject, ValueRef, ValueType,
+    read_abstract, read_value, write_abstract, write_value,
 };

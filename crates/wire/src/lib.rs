@@ -31,8 +31,8 @@
 pub mod cdr;
 pub mod codeset;
 pub mod connection;
-pub mod dynamic;
 pub mod decimal;
+pub mod dynamic;
 pub mod exception;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -45,8 +45,8 @@ pub mod typecode;
 
 pub use cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Primitive, Scratch};
 pub use codeset::{CharSet, CodeSets, WideOrder, WideSet};
-pub use dynamic::{AnyValue, Value};
 pub use decimal::{Decimal, DecimalError, Fixed};
+pub use dynamic::{AnyValue, Value};
 pub use giop::Version;
 pub use ior::Ior;
 pub use limits::Limits;

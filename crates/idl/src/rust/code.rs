@@ -5,7 +5,7 @@
 
 use super::Generator;
 use super::writer::Line;
-use crate::ast::Basic;
+use crate::ast::{Basic, Flavor};
 use crate::model::{Kind, Type};
 
 /// An expression to be encoded.
@@ -51,7 +51,67 @@ pub(super) enum Read {
     Block(Vec<Line>, String),
 }
 
+/// How a value is sent that is a handle to something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handle {
+    Reference,
+    Value,
+    Abstract,
+    /// Not at all: local objects, native types.
+    Local,
+}
+
+impl Handle {
+    fn write(self) -> &'static str {
+        match self {
+            Self::Reference => "write_reference",
+            Self::Value => "write_value",
+            Self::Abstract => "write_abstract",
+            Self::Local => "write_local",
+        }
+    }
+
+    fn read(self) -> &'static str {
+        match self {
+            Self::Reference => "read_reference",
+            Self::Value => "read_value",
+            Self::Abstract => "read_abstract",
+            Self::Local => "read_local",
+        }
+    }
+}
+
 impl Generator<'_> {
+    fn handle_of(&self, ty: &Type) -> Option<Handle> {
+        match self.model().resolved(ty) {
+            Type::Basic(Basic::Object) => Some(Handle::Reference),
+            Type::Basic(Basic::ValueBase) => Some(Handle::Value),
+            Type::Named(id) => match &self.model().get(*id).kind {
+                Kind::Interface(interface) => Some(match interface.flavor {
+                    Flavor::Remote => Handle::Reference,
+                    Flavor::Local => Handle::Local,
+                    Flavor::Abstract => Handle::Abstract,
+                }),
+                Kind::Value(_) | Kind::ValueBox(_) => Some(Handle::Value),
+                Kind::Native if !self.is_type_code(ty) => Some(Handle::Local),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether parameters are passed by value.
+    fn is_by_value(&self, ty: &Type) -> bool {
+        match self.model().resolved(ty) {
+            Type::Basic(basic) => *basic != Basic::Any && self.handle_of(ty).is_none(),
+            Type::Fixed(..) => true,
+            Type::Named(id) => {
+                matches!(self.model().get(*id).kind, Kind::Enum(_) | Kind::Bitmask(_) | Kind::Bitset(_))
+            }
+            _ => false,
+        }
+    }
+
     /// The calls of a type without parts, `write_x` and `read_x`: the end of their names.
     fn call_of(&self, ty: &Type) -> Option<&'static str> {
         let Type::Basic(basic) = self.model().resolved(ty) else { return None };
@@ -80,12 +140,15 @@ impl Generator<'_> {
 
     /// Whether the type's Rust type alone says how it is encoded.
     fn has_cdr(&self, ty: &Type) -> bool {
+        if self.handle_of(ty).is_some() {
+            return false;
+        }
         match self.model().resolved(ty) {
-            Type::Basic(basic) => !matches!(basic, Basic::Char | Basic::WChar | Basic::Object),
+            Type::Basic(basic) => !matches!(basic, Basic::Char | Basic::WChar),
             Type::String(wide, bound) => !wide && bound.is_none(),
             Type::Sequence(element, bound) => bound.is_none() && self.has_cdr(element),
             Type::Array(element, _) => self.has_cdr(element),
-            Type::Named(id) => !matches!(self.model().get(*id).kind, Kind::Interface(_)),
+            Type::Map(..) => false,
             _ => true,
         }
     }
@@ -112,10 +175,7 @@ impl Generator<'_> {
                 );
                 one(call, operand.reference(), &bound.map_or(String::new(), |bound| bound.to_string()))
             }
-            Type::Basic(Basic::Object) => self.encode_reference(operand, e),
-            Type::Named(id) if matches!(self.model().get(*id).kind, Kind::Interface(_)) => {
-                self.encode_reference(operand, e)
-            }
+            _ if self.handle_of(ty).is_some() => self.encode_handle(ty, operand, e),
             _ if self.has_cdr(ty) => {
                 let cdr = self.runtime("Cdr");
                 one(format!("{cdr}::encode("), operand.reference(), e)
@@ -136,13 +196,29 @@ impl Generator<'_> {
                 };
                 self.encode_loop(&inner, &operand, e)
             }
+            Type::Map(pair, bound) => {
+                let list = match operand {
+                    Operand::Place(text) => format!("&{text}"),
+                    Operand::Reference(text) => text.clone(),
+                };
+                let mut lines = self.encode_length(operand.subject(), *bound, e);
+                lines.push(Line::Open(format!("for (key, value) in {list} {{")));
+                lines.extend(self.encode(&pair.0, &Operand::Reference("key".to_owned()), e));
+                lines.extend(self.encode(&pair.1, &Operand::Reference("value".to_owned()), e));
+                lines.push(Line::Close("}".to_owned()));
+                lines
+            }
             _ => Vec::new(),
         }
     }
 
-    fn encode_reference(&mut self, operand: &Operand, e: &str) -> Vec<Line> {
-        let call = self.runtime("write_reference");
-        let argument = format!("{}.as_ref()", operand.subject());
+    fn encode_handle(&mut self, ty: &Type, operand: &Operand, e: &str) -> Vec<Line> {
+        let handle = self.handle_of(ty).unwrap_or(Handle::Local);
+        let call = self.runtime(handle.write());
+        let argument = match handle {
+            Handle::Local => operand.reference(),
+            _ => format!("{}.as_ref()", operand.subject()),
+        };
         vec![Line::Call {
             before: format!("{call}("),
             arguments: vec![e.to_owned(), argument],
@@ -191,10 +267,8 @@ impl Generator<'_> {
     pub(super) fn encode_parameter(&mut self, ty: &Type, name: &str, e: &str) -> Vec<Line> {
         let resolved = self.model().resolved(ty).clone();
         match &resolved {
-            Type::Basic(Basic::Object) => self.encode_optional(name, e),
-            Type::Basic(_) if self.call_of(ty).is_some() => self.encode(ty, &Operand::Place(name.to_owned()), e),
-            Type::Basic(Basic::Any) => self.encode(ty, &Operand::Reference(name.to_owned()), e),
-            Type::Basic(_) => self.encode(ty, &Operand::Place(name.to_owned()), e),
+            _ if self.handle_of(ty).is_some() => self.encode_optional(ty, name, e),
+            _ if self.is_by_value(ty) => self.encode(ty, &Operand::Place(name.to_owned()), e),
             Type::Sequence(element, None) if self.is_octet(element) => {
                 vec![Line::plain(format!("{e}.write_octets({name})?;"))]
             }
@@ -210,17 +284,13 @@ impl Generator<'_> {
                 lines.extend(self.encode_elements(element, &Operand::Reference(name.to_owned()), e));
                 lines
             }
-            Type::Named(id) => match &self.model().get(*id).kind {
-                Kind::Interface(_) => self.encode_optional(name, e),
-                Kind::Enum(_) => self.encode(ty, &Operand::Place(name.to_owned()), e),
-                _ => self.encode(ty, &Operand::Reference(name.to_owned()), e),
-            },
             _ => self.encode(ty, &Operand::Reference(name.to_owned()), e),
         }
     }
 
-    fn encode_optional(&mut self, name: &str, e: &str) -> Vec<Line> {
-        let call = self.runtime("write_reference");
+    fn encode_optional(&mut self, ty: &Type, name: &str, e: &str) -> Vec<Line> {
+        let handle = self.handle_of(ty).unwrap_or(Handle::Local);
+        let call = self.runtime(handle.write());
         let arguments = vec![e.to_owned(), name.to_owned()];
         vec![Line::Call { before: format!("{call}("), arguments, after: ")?;".to_owned() }]
     }
@@ -251,8 +321,7 @@ impl Generator<'_> {
                     None => format!("{d}.read_{name}()?"),
                 })
             }
-            Type::Basic(Basic::Object) => self.decode_reference(d),
-            Type::Named(id) if matches!(self.model().get(*id).kind, Kind::Interface(_)) => self.decode_reference(d),
+            _ if self.handle_of(ty).is_some() => self.decode_handle(ty, d),
             Type::Sequence(element, None) if self.is_octet(element) => {
                 Read::Expression(format!("{d}.read_octets_owned()?"))
             }
@@ -273,12 +342,38 @@ impl Generator<'_> {
                 lines.push(Line::plain(format!("let array = {list}.try_into();")));
                 Read::Block(lines, format!("array.map_err(|_| {error}::Truncated)?"))
             }
+            Type::Map(pair, bound) => self.decode_map(pair, *bound, d),
             _ => Read::Expression("()".to_owned()),
         }
     }
 
-    fn decode_reference(&mut self, d: &str) -> Read {
-        let call = self.runtime("read_reference");
+    /// Statements that read pairs; of two with one key the later stays.
+    fn decode_map(&mut self, pair: &(Type, Type), bound: Option<u32>, d: &str) -> Read {
+        let least = self.least_size(&pair.0).saturating_add(self.least_size(&pair.1));
+        let mut lines = vec![Line::plain(match bound {
+            Some(bound) => format!("let len = {d}.read_len_bounded({least}, {bound})?;"),
+            None => format!("let len = {d}.read_len({least})?;"),
+        })];
+        let ordered = self.is_ordered(&pair.0);
+        let (make, add) = if ordered {
+            ("let mut map = std::collections::BTreeMap::new();", "map.insert(key, value);")
+        } else {
+            ("let mut map = Vec::new();", "map.push((key, value));")
+        };
+        lines.push(Line::plain(make));
+        lines.push(Line::plain(format!("{d}.enter()?;")));
+        lines.push(Line::Open("for _ in 0..len {".to_owned()));
+        lines.extend(self.decode_into(&pair.0, "key", d));
+        lines.extend(self.decode_into(&pair.1, "value", d));
+        lines.push(Line::plain(add));
+        lines.push(Line::Close("}".to_owned()));
+        lines.push(Line::plain(format!("{d}.leave();")));
+        Read::Block(lines, "map".to_owned())
+    }
+
+    fn decode_handle(&mut self, ty: &Type, d: &str) -> Read {
+        let handle = self.handle_of(ty).unwrap_or(Handle::Local);
+        let call = self.runtime(handle.read());
         Read::Expression(format!("{call}({d})?"))
     }
 
@@ -375,14 +470,8 @@ impl Generator<'_> {
                     format!("let {name} = {d}.read_slice_with(len, {reader})?;"),
                 ])
             }
-            Type::Basic(Basic::Object) => (self.decode_into(ty, name, d), format!("{name}.as_ref()")),
-            Type::Basic(Basic::Any) => (self.decode_into(ty, name, d), format!("&{name}")),
-            Type::Basic(_) => (self.decode_into(ty, name, d), name.to_owned()),
-            Type::Named(id) => match &self.model().get(*id).kind {
-                Kind::Interface(_) => (self.decode_into(ty, name, d), format!("{name}.as_ref()")),
-                Kind::Enum(_) => (self.decode_into(ty, name, d), name.to_owned()),
-                _ => (self.decode_into(ty, name, d), format!("&{name}")),
-            },
+            _ if self.handle_of(ty).is_some() => (self.decode_into(ty, name, d), format!("{name}.as_ref()")),
+            _ if self.is_by_value(ty) => (self.decode_into(ty, name, d), name.to_owned()),
             _ => (self.decode_into(ty, name, d), format!("&{name}")),
         }
     }

@@ -13,7 +13,8 @@ impl Generator<'_> {
 
     pub(super) fn structure(&mut self, id: DefinitionId, structure: &Struct, exception: bool, out: &mut Writer) {
         let name = self.name(id);
-        let fields = self.field_names(&structure.members);
+        let members = self.model().all_members(structure);
+        let fields = self.field_names(&members);
         self.document(id, out);
         self.attributes(out);
         let mut derives = vec!["Clone", "Debug", "PartialEq"];
@@ -24,11 +25,11 @@ impl Generator<'_> {
             derives.extend(["Eq", "Hash"]);
         }
         out.line(&format!("#[derive({})]", derives.join(", ")));
-        if structure.members.is_empty() {
+        if members.is_empty() {
             out.line(&format!("pub struct {name};"));
         } else {
             out.open(&format!("pub struct {name} {{"));
-            for (member, field) in structure.members.iter().zip(&fields) {
+            for (member, field) in members.iter().zip(&fields) {
                 self.document_member(member, out);
                 let ty = self.owned(&member.ty);
                 out.line(&format!("pub {field}: {ty},"));
@@ -36,12 +37,12 @@ impl Generator<'_> {
             out.close("}");
         }
         let mut body = Vec::new();
-        for (member, field) in structure.members.iter().zip(&fields) {
+        for (member, field) in members.iter().zip(&fields) {
             body.extend(self.encode(&member.ty, &Operand::Place(format!("self.{field}")), "e"));
         }
-        let least = structure.members.iter().map(|member| self.least_size(&member.ty)).fold(0, u64::saturating_add);
+        let least = members.iter().map(|member| self.least_size(&member.ty)).fold(0, u64::saturating_add);
         self.open_cdr(&name, least, &body, out);
-        let reads: Vec<_> = structure.members.iter().map(|member| self.decode(&member.ty, "d")).collect();
+        let reads: Vec<_> = members.iter().map(|member| self.decode(&member.ty, "d")).collect();
         self.open_decode(reads.is_empty(), out);
         write_value("Ok(Self", &fields, &reads, ")", out);
         out.close("}");
@@ -333,7 +334,7 @@ impl Generator<'_> {
         let name = self.name(id);
         // A reference type stands without its Option, which its uses have.
         let of = match self.model().resolved_definition(ty) {
-            Some(interface) if is_reference(self.model(), interface) => match ty {
+            Some(of) if is_reference(self.model(), of) => match ty {
                 Type::Named(direct) => self.path_to(*direct),
                 _ => self.owned(ty),
             },
@@ -349,9 +350,17 @@ impl Generator<'_> {
         let (of, single) = match &resolved {
             Type::String(..) => ("&str".to_owned(), false),
             Type::Basic(Basic::Float) => (self.owned(ty), true),
+            Type::FixedConstant => (self.fixed_of(value), false),
             _ => (self.owned(ty), false),
         };
-        let mut text = self.constant_value(value, single);
+        let mut text = match (&resolved, value) {
+            (Type::Fixed(_, behind), ConstantValue::Fixed(digits, scale)) => {
+                // The value was checked to fit.
+                let raised = digits * 10_i128.pow(u32::from(*behind).saturating_sub(*scale));
+                format!("{}::constant({raised})", self.runtime("Fixed"))
+            }
+            _ => self.constant_value(value, single),
+        };
         if resolved == Type::Basic(Basic::LongDouble) {
             text = format!("{}::from_f64({text})", self.runtime("LongDouble"));
         }
@@ -359,6 +368,13 @@ impl Generator<'_> {
         self.document(id, out);
         self.attributes(out);
         out.assign(&format!("pub const {name}: {of}"), &text);
+    }
+
+    /// The type of a fixed-point constant that says none: as many digits as it has.
+    fn fixed_of(&mut self, value: &ConstantValue) -> String {
+        let ConstantValue::Fixed(digits, scale) = value else { return "()".to_owned() };
+        let count = digits.unsigned_abs().checked_ilog10().map_or(1, |most| most + 1);
+        format!("{}<{}, {scale}>", self.runtime("Fixed"), count.max(*scale))
     }
 
     fn constant_value(&mut self, value: &ConstantValue, single: bool) -> String {
@@ -377,7 +393,8 @@ impl Generator<'_> {
                 };
                 format!("{}::{}", self.path_to(of), self.name(*id))
             }
-            ConstantValue::Fixed(..) | ConstantValue::Faulty => "()".to_owned(),
+            ConstantValue::Fixed(digits, _) => format!("{}::constant({digits})", self.runtime("Fixed")),
+            ConstantValue::Faulty => "()".to_owned(),
         }
     }
 }
@@ -403,7 +420,7 @@ pub(super) fn tail(body: &[Line]) -> Vec<Line> {
 }
 
 /// `before { field: value, ... }after`, where values may be blocks.
-fn write_value(before: &str, fields: &[String], reads: &[Read], after: &str, out: &mut Writer) {
+pub(super) fn write_value(before: &str, fields: &[String], reads: &[Read], after: &str, out: &mut Writer) {
     if fields.is_empty() {
         return out.line(&format!("{before}{after}"));
     }

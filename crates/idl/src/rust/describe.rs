@@ -1,7 +1,6 @@
 //! Descriptions of types, out of which TypeCodes are made: statics beside the types, without code.
 
 use super::Generator;
-use super::names::is_reference;
 use super::writer::Writer;
 use crate::ast::{Basic, Flavor, ValueFlavor};
 use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Model, Type, Union, Value};
@@ -20,7 +19,7 @@ impl Generator<'_> {
         let kind = &self.model().get(id).kind;
         let head = format!("{:?}, {:?}", self.repository_id(id), self.text(self.model().get(id).name));
         let own = match kind {
-            Kind::Interface(_) if is_reference(self.model(), id) => {
+            Kind::Interface(interface) if interface.flavor == Flavor::Remote => {
                 let reference = self.names.reference.get(&id).cloned().unwrap_or_default();
                 format!(" for reference {reference}")
             }
@@ -29,7 +28,10 @@ impl Generator<'_> {
             _ => String::new(),
         };
         let (call, members) = match kind {
-            Kind::Struct(structure) => (format!("structure({head}, &["), self.members_described(&structure.members)),
+            Kind::Struct(structure) => {
+                let members = self.model().all_members(structure);
+                (format!("structure({head}, &["), self.members_described(&members))
+            }
             Kind::Exception(structure) => (format!("exception({head}, &["), self.members_described(&structure.members)),
             Kind::Union(union) => self.union_described(&head, union),
             Kind::Enum(enumerators) => {
@@ -157,11 +159,22 @@ impl Generator<'_> {
                 }
                 None => match self.model().resolved(ty).clone() {
                     Type::Named(_) if self.is_type_code(ty) => "TYPE_CODE".to_owned(),
-                    Type::Named(_) => "NULL".to_owned(),
+                    // Numbers with named parts have no TypeCodes of their own.
+                    Type::Named(id) => match &self.model().get(id).kind {
+                        Kind::Bitmask(mask) => bits_described(mask.bound).to_owned(),
+                        Kind::Bitset(set) => bits_described(set.bits).to_owned(),
+                        _ => "NULL".to_owned(),
+                    },
                     resolved => self.described(&resolved),
                 },
             },
-            Type::Map(..) | Type::FixedConstant | Type::Faulty => "NULL".to_owned(),
+            // As it is on the wire: pairs.
+            Type::Map(pair, length) => {
+                let (key, value) = (self.described(&pair.0), self.described(&pair.1));
+                let members = format!("&[member(\"key\", {key}), member(\"value\", {value})]");
+                format!("&sequence(&structure(\"\", \"\", {members}), {})", bound(length))
+            }
+            Type::FixedConstant | Type::Faulty => "NULL".to_owned(),
         }
     }
 
@@ -169,6 +182,15 @@ impl Generator<'_> {
     pub(super) fn is_type_code(&self, ty: &Type) -> bool {
         let id = self.model().resolved_definition(ty);
         id.is_some_and(|id| self.is_built_in(id) && self.text(self.model().get(id).name) == "TypeCode")
+    }
+}
+
+fn bits_described(bits: u32) -> &'static str {
+    match super::extended::number(bits) {
+        "u8" => "OCTET",
+        "u16" => "USHORT",
+        "u32" => "ULONG",
+        _ => "ULONG_LONG",
     }
 }
 

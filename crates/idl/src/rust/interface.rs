@@ -5,7 +5,7 @@ use super::data::tail;
 use super::hash::PerfectHash;
 use super::names::{escaped, free, snake};
 use super::writer::{Line, Writer};
-use crate::ast::Direction;
+use crate::ast::{Direction, Flavor};
 use crate::model::{DefinitionId, Interface, Kind, Parameter, Type};
 use std::collections::HashSet;
 
@@ -13,17 +13,17 @@ use std::collections::HashSet;
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     /// The operation or attribute.
-    of: DefinitionId,
+    pub(super) of: DefinitionId,
     /// The name on the wire.
-    wire: String,
+    pub(super) wire: String,
     /// The name of the method.
-    method: String,
-    oneway: bool,
-    result: Option<Type>,
-    parameters: Vec<(Parameter, String)>,
-    raises: Vec<DefinitionId>,
+    pub(super) method: String,
+    pub(super) oneway: bool,
+    pub(super) result: Option<Type>,
+    pub(super) parameters: Vec<(Parameter, String)>,
+    pub(super) raises: Vec<DefinitionId>,
     /// Whether it sets an attribute.
-    sets: bool,
+    pub(super) sets: bool,
 }
 
 impl Call {
@@ -46,10 +46,10 @@ impl Call {
 }
 
 impl Generator<'_> {
-    /// The operations that an interface itself declares.
-    pub(super) fn calls(&self, interface: &Interface) -> Vec<Call> {
+    /// The operations that an interface or a value type itself declares.
+    pub(super) fn calls(&self, members: &[DefinitionId]) -> Vec<Call> {
         let mut calls = Vec::new();
-        for member in &interface.members {
+        for member in members {
             let definition = self.model().get(*member);
             let wire = self.text(definition.name).to_owned();
             match &definition.kind {
@@ -105,18 +105,68 @@ impl Generator<'_> {
     }
 
     pub(super) fn interface(&mut self, id: DefinitionId, interface: &Interface, out: &mut Writer) {
+        let calls = self.calls(&interface.members);
+        if interface.flavor == Flavor::Local {
+            return self.local_interface(id, interface, &calls, out);
+        }
         if !interface.defined {
             return self.announced_interface(id, out);
         }
-        let calls = self.calls(interface);
         self.servant_trait(id, interface, &calls, out);
         self.reference(id, interface, &calls, out);
         self.skeleton(id, interface, &calls, out);
+        if interface.flavor == Flavor::Abstract {
+            let (name, reference) = (self.name(id), self.names.reference[&id].clone());
+            let (object, either) = (self.object_name(id), self.runtime("Abstract"));
+            out.gap();
+            out.line(&format!("/// An object or a value that is a [`{}`].", name.trim_start_matches("r#")));
+            self.attributes(out);
+            out.line(&format!("pub type {reference} = {either}<{object}, dyn {name}>;"));
+            self.abstract_kind(id, out);
+        }
+    }
+
+    /// The name of the structure that is a typed reference.
+    fn object_name(&self, id: DefinitionId) -> String {
+        self.names.object.get(&id).unwrap_or(&self.names.reference[&id]).clone()
+    }
+
+    fn path_to_object(&self, id: DefinitionId) -> String {
+        let mut path = self.module_path(id);
+        path.push(self.object_name(id));
+        self.relative(&path)
+    }
+
+    /// An interface whose objects never leave the process: the trait, and what holds an object.
+    fn local_interface(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
+        let (name, reference) = (self.name(id), self.names.reference[&id].clone());
+        self.open_trait(id, interface, out);
+        for call in calls {
+            self.document_call(call, out);
+            let (before, parameters, after) = self.signature(id, call);
+            out.signature(&format!("fn {before}"), &parameters, &after, ";");
+        }
+        out.gap();
+        out.line("/// The object as local operations take it.");
+        out.line(&format!("fn local(self) -> {reference}"));
+        out.open("where");
+        out.line("Self: Sized,");
+        out.close("{");
+        out.open_again();
+        out.line(&format!("let object: std::sync::Arc<dyn {name}> = std::sync::Arc::new(self);"));
+        out.line("object.into()");
+        out.close("}");
+        out.close("}");
+        let local = self.runtime("Local");
+        out.gap();
+        out.line(&format!("/// A shared [`{}`].", name.trim_start_matches("r#")));
+        self.attributes(out);
+        out.line(&format!("pub type {reference} = {local}<dyn {name}>;"));
     }
 
     /// An interface that is never defined here: references to it can be passed around.
     fn announced_interface(&mut self, id: DefinitionId, out: &mut Writer) {
-        let name = self.names.reference[&id].clone();
+        let name = self.object_name(id);
         let object = self.runtime("ObjectRef");
         self.attributes(out);
         out.line("#[derive(Clone, Debug, PartialEq, Eq, Hash)]");
@@ -126,7 +176,8 @@ impl Generator<'_> {
 
     // ---- the trait ---------------------------------------------------------------------------------
 
-    fn servant_trait(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
+    /// The head of the trait of an interface.
+    fn open_trait(&mut self, id: DefinitionId, interface: &Interface, out: &mut Writer) {
         let name = self.name(id);
         let bases: Vec<String> = interface.bases.iter().map(|base| self.path_to_trait(*base)).collect();
         let bounds = if bases.is_empty() { "Send + Sync + 'static".to_owned() } else { bases.join(" + ") };
@@ -148,6 +199,11 @@ impl Generator<'_> {
             out.close("{");
             out.open_again();
         }
+    }
+
+    fn servant_trait(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
+        let name = self.name(id);
+        self.open_trait(id, interface, out);
         for call in calls {
             self.document_call(call, out);
             let (before, parameters, after) = self.signature(id, call);
@@ -175,7 +231,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    fn document_call(&mut self, call: &Call, out: &mut Writer) {
+    pub(super) fn document_call(&mut self, call: &Call, out: &mut Writer) {
         if call.sets {
             out.line(&format!("/// Sets `{}`.", self.text(self.model().get(call.of).name)));
         } else {
@@ -184,7 +240,7 @@ impl Generator<'_> {
     }
 
     /// The head of a method in three parts: name, parameters, result.
-    fn signature(&mut self, interface: DefinitionId, call: &Call) -> (String, Vec<String>, String) {
+    pub(super) fn signature(&mut self, interface: DefinitionId, call: &Call) -> (String, Vec<String>, String) {
         let mut parameters = vec!["&self".to_owned()];
         for (parameter, name) in call.inputs() {
             let ty = self.borrowed(&parameter.ty);
@@ -217,7 +273,7 @@ impl Generator<'_> {
     // ---- the reference -----------------------------------------------------------------------------
 
     fn reference(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
-        let name = self.names.reference[&id].clone();
+        let name = self.object_name(id);
         let servant = self.name(id);
         let first = interface.bases.first().copied();
         out.gap();
@@ -231,7 +287,7 @@ impl Generator<'_> {
                 self.reference_trait(id, &name, "&self.0", "object", out);
             }
             Some(base) => {
-                let (base, reference) = (self.path_to(base), self.runtime("Reference"));
+                let (base, reference) = (self.path_to_object(base), self.runtime("Reference"));
                 out.line(&format!("pub struct {name}({base});"));
                 self.reference_trait(
                     id,
@@ -297,7 +353,7 @@ impl Generator<'_> {
     fn widening(&mut self, id: DefinitionId, name: &str, out: &mut Writer) {
         let reference = self.runtime("Reference");
         for base in self.model().all_bases(id) {
-            let base = self.path_to(base);
+            let base = self.path_to_object(base);
             out.gap();
             out.open(&format!("impl From<{name}> for {base} {{"));
             out.open(&format!("fn from(derived: {name}) -> Self {{"));
@@ -317,7 +373,7 @@ impl Generator<'_> {
             if seen.insert(base)
                 && let Kind::Interface(known) = &self.model().get(base).kind
             {
-                calls.extend(self.calls(known).into_iter().map(|call| (base, call)));
+                calls.extend(self.calls(&known.members).into_iter().map(|call| (base, call)));
             }
         }
         calls
@@ -423,7 +479,7 @@ impl Generator<'_> {
         }
         out.open(&format!("{before}|d| {{"));
         let mut names = Vec::new();
-        let mut taken = HashSet::from(["d".to_owned(), "len".to_owned(), "list".to_owned()]);
+        let mut taken = ["d", "len", "list", "map", "key", "value"].map(str::to_owned).into();
         for (ty, name) in outputs {
             let name = free(name.clone(), &mut taken);
             out.lines(&self.decode_into(ty, &name, "d"));
@@ -535,7 +591,9 @@ impl Generator<'_> {
     fn upcall(&mut self, interface: DefinitionId, call: &Call, out: &mut Writer) {
         // Parameters are called as they are declared, except where our own variables have the name.
         let mut taken: HashSet<String> =
-            ["call", "servant", "operation", "d", "e", "result", "len", "list", "error"].map(str::to_owned).into();
+            ["call", "servant", "operation", "d", "e", "result", "len", "list", "map", "key", "value", "error"]
+                .map(str::to_owned)
+                .into();
         let mut arguments = Vec::new();
         if call.inputs().next().is_some() {
             out.line("let d = call.arguments();");
@@ -617,7 +675,7 @@ impl Generator<'_> {
         let mut all: Vec<(String, DefinitionId, usize)> = slots(id, own, calls);
         for base in self.model().all_bases(id) {
             if let Kind::Interface(known) = &self.model().get(base).kind {
-                let calls = self.calls(known);
+                let calls = self.calls(&known.members);
                 let wire: Vec<&str> = calls.iter().map(|call| call.wire.as_str()).collect();
                 all.extend(slots(base, &PerfectHash::of(&wire), &calls));
             }
@@ -670,13 +728,14 @@ impl Generator<'_> {
     // ---- the inner module --------------------------------------------------------------------------
 
     /// The error enumerations of an interface: name, exceptions, in the order of first use.
-    pub(super) fn plan_errors(&mut self, id: DefinitionId, interface: &Interface) {
+    pub(super) fn plan_errors(&mut self, id: DefinitionId, calls: Vec<Call>) {
         let mut taken = self.names.taken.remove(&Some(id)).unwrap_or_default();
-        for call in self.calls(interface) {
+        for call in calls {
             let key = (id, call.raises.clone());
             if !call.raises.is_empty() && !self.errors.contains_key(&key) {
-                let definition = self.model().get(call.of);
-                let operation = super::names::upper_camel(self.text(definition.name));
+                let attribute = matches!(self.model().get(call.of).kind, Kind::Attribute(_));
+                let wire = if attribute { &call.wire["_get_".len()..] } else { &call.wire };
+                let operation = super::names::upper_camel(wire);
                 let name = if call.sets { format!("Set{operation}Error") } else { format!("{operation}Error") };
                 let name = free(name, &mut taken);
                 self.errors.insert(key, name.clone());

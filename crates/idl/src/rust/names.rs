@@ -1,7 +1,7 @@
 //! Rust names: the conventions of Rust out of those of IDL, keywords escaped, collisions resolved.
 
 use super::describe::is_described;
-use crate::ast::Flavor;
+use crate::ast::{Flavor, ValueFlavor};
 use crate::model::{DefinitionId, Kind, Model};
 use crate::source::Span;
 use crate::symbol::Symbols;
@@ -16,7 +16,13 @@ pub(super) struct Names {
     pub(super) setter: HashMap<DefinitionId, String>,
     /// The typed reference of an interface.
     pub(super) reference: HashMap<DefinitionId, String>,
-    /// The skeleton of an interface.
+    /// The typed reference of an abstract interface, beside what its uses have.
+    pub(super) object: HashMap<DefinitionId, String>,
+    /// The operations of a value type with state.
+    pub(super) operations_trait: HashMap<DefinitionId, String>,
+    /// The factories of a value type.
+    pub(super) factory: HashMap<DefinitionId, String>,
+    /// The skeleton of an interface, what holds the implementation of a value.
     pub(super) skeleton: HashMap<DefinitionId, String>,
     /// The module of what is declared in an interface, structure or union.
     pub(super) inner: HashMap<DefinitionId, String>,
@@ -38,6 +44,8 @@ impl Names {
         for id in model.ids() {
             match &model.get(id).kind {
                 Kind::Interface(interface) => names.module(model, symbols, Some(id), &interface.members),
+                Kind::Value(value) => names.module(model, symbols, Some(id), &value.members),
+                Kind::ValueBox(_) => names.module(model, symbols, Some(id), &model.in_box(id)),
                 Kind::Struct(structure) | Kind::Exception(structure) => {
                     names.module(model, symbols, Some(id), &structure.inner)
                 }
@@ -81,11 +89,28 @@ impl Names {
             let definition = model.get(*id);
             let text = symbols.text(definition.name);
             let has_inner = match &definition.kind {
-                Kind::Interface(_) => {
+                Kind::Interface(interface) => {
                     let camel = upper_camel(text);
                     self.reference.insert(*id, free(camel.clone() + "Ref", &mut taken));
+                    if interface.flavor == Flavor::Abstract {
+                        self.object.insert(*id, free(camel.clone() + "ObjectRef", &mut taken));
+                    }
                     self.skeleton.insert(*id, free(camel + "Skeleton", &mut taken));
                     true
+                }
+                Kind::Value(value) => {
+                    let camel = upper_camel(text);
+                    self.reference.insert(*id, free(camel.clone() + "Ref", &mut taken));
+                    if value.flavor != ValueFlavor::Abstract && value.defined {
+                        self.operations_trait.insert(*id, free(camel.clone() + "Operations", &mut taken));
+                        self.skeleton.insert(*id, free(camel.clone() + "Implementation", &mut taken));
+                        self.factory.insert(*id, free(camel + "Factory", &mut taken));
+                    }
+                    true
+                }
+                Kind::ValueBox(_) => {
+                    self.reference.insert(*id, free(upper_camel(text) + "Ref", &mut taken));
+                    !model.in_box(*id).is_empty()
                 }
                 Kind::Struct(structure) | Kind::Exception(structure) => !structure.inner.is_empty(),
                 Kind::Union(union) => !union.inner.is_empty(),
@@ -104,17 +129,29 @@ impl Names {
     /// Method names, bases before the interfaces that inherit from them.
     fn operations(&mut self, model: &Model, symbols: &Symbols) {
         for id in model.ids() {
-            let Kind::Interface(interface) = &model.get(id).kind else { continue };
-            let mut taken: HashSet<String> = ["servant", "servant_of"].map(str::to_owned).into();
+            let members = match &model.get(id).kind {
+                Kind::Interface(interface) => &interface.members,
+                Kind::Value(value) => &value.members,
+                _ => continue,
+            };
+            let own: &[&str] = match &model.get(id).kind {
+                Kind::Value(_) => &["state", "marshal", "implementation", "implementation_of"],
+                Kind::Interface(interface) if interface.flavor == Flavor::Local => &["local"],
+                _ => &["servant", "servant_of"],
+            };
+            let mut taken: HashSet<String> = own.iter().copied().map(str::to_owned).collect();
             for base in model.all_bases(id) {
-                let Kind::Interface(base) = &model.get(base).kind else { continue };
-                let inherited = base
-                    .members
+                let inherited = match &model.get(base).kind {
+                    Kind::Interface(base) => &base.members,
+                    Kind::Value(base) => &base.members,
+                    _ => continue,
+                };
+                let inherited = inherited
                     .iter()
                     .flat_map(|member| self.item.get(member).into_iter().chain(self.setter.get(member)));
                 taken.extend(inherited.cloned());
             }
-            for member in &interface.members {
+            for member in members {
                 let definition = model.get(*member);
                 let name = snake(symbols.text(definition.name));
                 match &definition.kind {
@@ -134,9 +171,10 @@ impl Names {
     }
 }
 
-/// Whether values of a definition are object references.
+/// Whether the type of a definition has a name of its own beside that of its trait or structure, and its uses an `Option`
+/// around it: objects and values.
 pub(super) fn is_reference(model: &Model, id: DefinitionId) -> bool {
-    matches!(&model.get(id).kind, Kind::Interface(interface) if interface.flavor == Flavor::Remote)
+    matches!(&model.get(id).kind, Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_))
 }
 
 /// The name itself, or with underscores at its end until it is free.

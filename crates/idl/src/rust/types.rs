@@ -48,7 +48,16 @@ impl Generator<'_> {
                     _ => path,
                 }
             }
-            Type::Fixed(..) | Type::FixedConstant | Type::Map(..) | Type::Faulty => "()".to_owned(),
+            Type::Fixed(digits, scale) => format!("{}<{digits}, {scale}>", self.runtime("Fixed")),
+            Type::Map(pair, _) => {
+                let (key, value) = (self.owned(&pair.0), self.owned(&pair.1));
+                if self.is_ordered(&pair.0) {
+                    format!("std::collections::BTreeMap<{key}, {value}>")
+                } else {
+                    format!("Vec<({key}, {value})>")
+                }
+            }
+            Type::FixedConstant | Type::Faulty => "()".to_owned(),
         }
     }
 
@@ -69,7 +78,8 @@ impl Generator<'_> {
             Basic::Boolean => "bool",
             Basic::Object => return format!("Option<{}>", self.runtime("ObjectRef")),
             Basic::Any => return self.runtime("Any"),
-            Basic::Void | Basic::ValueBase => "()",
+            Basic::ValueBase => return format!("Option<{}>", self.runtime("AnyValueRef")),
+            Basic::Void => "()",
         };
         text.to_owned()
     }
@@ -88,10 +98,14 @@ impl Generator<'_> {
     pub(super) fn borrowed(&mut self, ty: &Type) -> String {
         let resolved = self.model().resolved(ty).clone();
         match &resolved {
-            Type::Basic(Basic::Object) => format!("Option<&{}>", self.runtime("ObjectRef")),
+            Type::Basic(Basic::Object | Basic::ValueBase) => self.owned(&resolved).replacen("Option<", "Option<&", 1),
             Type::Basic(Basic::LongDouble) => self.runtime("LongDouble"),
             Type::Basic(Basic::Any) => format!("&{}", self.runtime("Any")),
-            Type::Basic(_) => self.owned(ty),
+            Type::Basic(_) | Type::Fixed(..) => self.owned(ty),
+            Type::Map(pair, _) if !self.is_ordered(&pair.0) => {
+                format!("&[({}, {})]", self.owned(&pair.0), self.owned(&pair.1))
+            }
+            Type::Map(..) => format!("&{}", self.owned(ty)),
             Type::String(..) => "&str".to_owned(),
             Type::Sequence(element, _) if self.is_octet(element) => "&[u8]".to_owned(),
             Type::Sequence(element, _) if self.is_string(element) => "&[&str]".to_owned(),
@@ -99,14 +113,28 @@ impl Generator<'_> {
             Type::Array(..) if self.is_boxed(&resolved) => format!("&{}", self.array(&resolved)),
             Type::Array(..) => format!("&{}", self.owned(ty)),
             Type::Named(id) => match &self.model().get(*id).kind {
-                Kind::Enum(_) => self.owned(ty),
-                Kind::Interface(_) => {
-                    let owned = self.owned(ty);
-                    owned.replacen("Option<", "Option<&", 1)
+                Kind::Enum(_) | Kind::Bitmask(_) | Kind::Bitset(_) => self.owned(ty),
+                Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_) => {
+                    self.owned(ty).replacen("Option<", "Option<&", 1)
                 }
                 _ => format!("&{}", self.owned(ty)),
             },
             _ => "()".to_owned(),
+        }
+    }
+
+    /// Whether keys of a map are kept in order: their Rust type has one.
+    pub(super) fn is_ordered(&self, key: &Type) -> bool {
+        match self.model().resolved(key) {
+            Type::Basic(basic) => !matches!(
+                basic,
+                Basic::Float | Basic::Double | Basic::LongDouble | Basic::Any | Basic::Object | Basic::ValueBase
+            ),
+            Type::String(..) | Type::Fixed(..) => true,
+            Type::Named(id) => {
+                matches!(self.model().get(*id).kind, Kind::Enum(_) | Kind::Bitmask(_) | Kind::Bitset(_))
+            }
+            _ => false,
         }
     }
 
@@ -138,6 +166,7 @@ impl Generator<'_> {
                 Basic::Any => 80,
                 _ => 8,
             },
+            Type::Fixed(..) => 16,
             array @ Type::Array(..) => Some(self.array_size(array)).filter(|size| *size < BOXED_FROM).unwrap_or(8),
             Type::Named(id) => self.facts.get(id).map_or(24, |facts| facts.size),
             _ => 24,
@@ -149,6 +178,7 @@ impl Generator<'_> {
         match self.model().resolved(ty) {
             Type::Basic(basic) => !matches!(basic, Basic::Any | Basic::Object | Basic::ValueBase),
             array @ Type::Array(element, _) => !self.is_boxed(array) && self.is_fixed_size(element),
+            Type::Fixed(..) => true,
             Type::Named(id) => self.is_copy(*id),
             _ => false,
         }
@@ -168,6 +198,7 @@ impl Generator<'_> {
         match self.model().resolved(ty) {
             Type::Basic(basic) => !matches!(basic, Basic::Float | Basic::Double | Basic::LongDouble | Basic::Any),
             Type::Array(element, _) | Type::Sequence(element, _) => self.is_exact_type(element),
+            Type::Map(pair, _) => self.is_exact_type(&pair.0) && self.is_exact_type(&pair.1),
             Type::Named(id) => self.is_exact(*id),
             _ => true,
         }
@@ -181,15 +212,21 @@ impl Generator<'_> {
                 Basic::Long | Basic::ULong | Basic::Float | Basic::Any => 4,
                 Basic::LongLong | Basic::ULongLong | Basic::Double | Basic::Object => 8,
                 Basic::LongDouble => 16,
+                Basic::ValueBase => 4,
                 _ => 1,
             },
-            Type::String(..) | Type::Sequence(..) => 4,
+            Type::Fixed(digits, _) => u64::from(digits / 2 + 1),
+            Type::String(..) | Type::Sequence(..) | Type::Map(..) => 4,
             Type::Array(element, dimensions) => {
                 let element = self.least_size(element);
                 dimensions.iter().fold(element, |size, count| size.saturating_mul(u64::from(*count)))
             }
             Type::Named(_) if self.is_type_code(ty) => 4,
-            Type::Named(id) => self.facts.get(id).map_or(8, |facts| facts.least),
+            Type::Named(id) => match &self.model().get(*id).kind {
+                Kind::Value(_) | Kind::ValueBox(_) => 4,
+                Kind::Interface(interface) if interface.flavor == Flavor::Abstract => 5,
+                _ => self.facts.get(id).map_or(8, |facts| facts.least),
+            },
             _ => 1,
         }
     }
@@ -197,12 +234,20 @@ impl Generator<'_> {
     /// Finds the facts of all types, each once: a type stands behind those that it contains.
     pub(super) fn find_facts(&mut self) {
         let model = self.model();
+        for id in model.ids() {
+            let (size, least) = match &model.get(id).kind {
+                Kind::Bitmask(mask) => bits(mask.bound),
+                Kind::Bitset(set) => bits(set.bits),
+                _ => continue,
+            };
+            self.facts.insert(id, Facts { size, least, copy: true, exact: true });
+        }
         for id in &model.completed {
-            let members: Vec<&Type> = match &model.get(*id).kind {
+            let members: Vec<Type> = match &model.get(*id).kind {
                 Kind::Struct(structure) | Kind::Exception(structure) => {
-                    structure.members.iter().map(|member| &member.ty).collect()
+                    model.all_members(structure).into_iter().map(|member| member.ty).collect()
                 }
-                Kind::Union(union) => union.arms.iter().map(|arm| &arm.member.ty).collect(),
+                Kind::Union(union) => union.arms.iter().map(|arm| arm.member.ty.clone()).collect(),
                 _ => Vec::new(),
             };
             let sum = |size: &dyn Fn(&Type) -> u64| members.iter().map(|ty| size(ty)).fold(0, u64::saturating_add);
@@ -224,7 +269,7 @@ impl Generator<'_> {
             for id in &model.completed {
                 let exact = match &model.get(*id).kind {
                     Kind::Struct(structure) | Kind::Exception(structure) => {
-                        structure.members.iter().all(|member| self.is_exact_type(&member.ty))
+                        model.all_members(structure).iter().all(|member| self.is_exact_type(&member.ty))
                     }
                     Kind::Union(union) => union.arms.iter().all(|arm| self.is_exact_type(&arm.member.ty)),
                     _ => true,
@@ -240,31 +285,23 @@ impl Generator<'_> {
     /// Why a type has no form in Rust yet.
     pub(super) fn unsupported_type(&self, ty: &Type) -> Option<&'static str> {
         match ty {
-            Type::Basic(Basic::ValueBase) => Some("`ValueBase`"),
-            Type::Fixed(..) | Type::FixedConstant => Some("`fixed`"),
-            Type::Map(..) => Some("a map"),
+            Type::Map(pair, _) => self.unsupported_type(&pair.0).or_else(|| self.unsupported_type(&pair.1)),
+            Type::Fixed(..) | Type::FixedConstant => None,
             Type::Faulty => Some("this type"),
             Type::Basic(_) | Type::String(..) => None,
             Type::Sequence(element, _) | Type::Array(element, _) => self.unsupported_type(element),
             Type::Named(id) => self.unsupported.get(id).copied(),
         }
     }
+}
 
-    /// Why a definition, apart from what it uses, has no form in Rust yet.
-    pub(super) fn unsupported_kind(kind: &Kind) -> Option<&'static str> {
-        match kind {
-            Kind::Value(_) => Some("a value type"),
-            Kind::ValueBox(_) => Some("a value box"),
-            Kind::Native => Some("a native type"),
-            Kind::Bitmask(_) => Some("a bit mask"),
-            Kind::Bitset(_) => Some("a bit set"),
-            Kind::Struct(structure) if structure.base.is_some() => Some("inheritance of structures"),
-            Kind::Interface(interface) => match interface.flavor {
-                Flavor::Local => Some("a local interface"),
-                Flavor::Abstract => Some("an abstract interface"),
-                Flavor::Remote => None,
-            },
-            _ => None,
-        }
-    }
+/// Octets of a number with so many bits, in memory and on the wire.
+fn bits(bits: u32) -> (u64, u64) {
+    let octets = match super::extended::number(bits) {
+        "u8" => 1,
+        "u16" => 2,
+        "u32" => 4,
+        _ => 8,
+    };
+    (octets, octets)
 }

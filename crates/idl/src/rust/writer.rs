@@ -81,8 +81,10 @@ impl Writer {
         }
         self.open(before);
         let mut line = String::new();
-        for name in names {
-            if !line.is_empty() && !self.fits(line.len() + 1 + name.len() + 1) {
+        for (at, name) in names.iter().enumerate() {
+            // rustfmt counts the space behind a comma, except at the end.
+            let space = usize::from(at + 1 < names.len());
+            if !line.is_empty() && !self.fits(line.len() + 1 + name.len() + 1 + space) {
                 self.line(&std::mem::take(&mut line));
             }
             line.push_str(if line.is_empty() { "" } else { " " });
@@ -166,7 +168,14 @@ impl Writer {
             self.close(") -> Result<");
             self.indent += 1;
             for part in split(inner) {
-                self.line(&format!("{part},"));
+                match part.strip_prefix('(').and_then(|parts| parts.strip_suffix(')')) {
+                    Some(parts) if parts.len() > CALL_WIDTH => {
+                        self.open("(");
+                        split(parts).iter().for_each(|part| self.line(&format!("{part},")));
+                        self.close("),");
+                    }
+                    _ => self.line(&format!("{part},")),
+                }
             }
             self.close(&format!(">{end}"));
         }

@@ -9,14 +9,14 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 use super::factories::{Factory, ValueFactories};
 use super::object::{ValueBase, ValueInfo, ValueKind};
 use super::region::Region;
-use super::{Link, Value};
+use super::{Link, ValueRef};
 use crate::orb::Core;
 
 /// For generated code: writes a value, or null.
 ///
 /// # Errors
 /// Those of the states; [`CdrError::BadValue`] for a value of a graph that is not defined, or whose graph is gone.
-pub fn write_value<T: ?Sized>(e: &mut Encoder<'_>, value: Option<&Value<T>>) -> Result<(), CdrError> {
+pub fn write_value<T: ?Sized>(e: &mut Encoder<'_>, value: Option<&ValueRef<T>>) -> Result<(), CdrError> {
     match value {
         Some(value) => write_in_region(e, value.region(), value.index()),
         None => {
@@ -45,9 +45,9 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<Region>>, index: u32)
 /// # Errors
 /// [`CdrError::NoValueFactory`] for a value whose type is not known and that cannot be truncated to one that is;
 /// [`CdrError::WrongValueType`] for one that is no `T`; those of the wire format.
-pub fn read_value<T: ValueKind + ?Sized>(d: &mut Decoder<'_>) -> Result<Option<Value<T>>, CdrError> {
+pub fn read_value<T: ValueKind + ?Sized>(d: &mut Decoder<'_>) -> Result<Option<ValueRef<T>>, CdrError> {
     let read = read_in_region(d, T::REPOSITORY_ID, T::INFO)?;
-    Ok(read.map(|(link, index)| Value::from_parts(link, index)))
+    Ok(read.map(|(link, index)| ValueRef::from_parts(link, index)))
 }
 
 fn read_in_region(
@@ -133,5 +133,5 @@ fn factories<'m>(d: &Decoder<'m>) -> Option<&'m ValueFactories> {
 
 const _: () = {
     // The handles are as large as a reference and a number.
-    assert!(size_of::<Option<Value<ValueBase>>>() <= 24);
+    assert!(size_of::<Option<ValueRef<ValueBase>>>() <= 24);
 };

@@ -2,7 +2,7 @@
 
 use corelane_wire::{CdrError, Decoder, Encoder};
 
-use super::Value;
+use super::ValueRef;
 use super::codec::{read_value, write_value};
 use super::object::ValueKind;
 use crate::object::{Reference, read_reference, write_reference};
@@ -13,7 +13,7 @@ pub enum Abstract<R, I: ?Sized> {
     /// An object, sent as a reference.
     Object(R),
     /// A value, sent as a copy.
-    Value(Value<I>),
+    Value(ValueRef<I>),
 }
 
 impl<R: std::fmt::Debug, I: ?Sized> std::fmt::Debug for Abstract<R, I> {

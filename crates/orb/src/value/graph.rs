@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use super::object::{Implementation, ValueType};
 use super::region::Region;
-use super::{Link, Value};
+use super::{Link, ValueRef};
 
 /// Values that refer to each other. They live as long as there is a handle to any of them that [`close`](ValueGraph::close)
 /// gave, or that was cloned after it.
 ///
 /// # Examples
 /// ```
-/// use corelane::{CdrError, Value, ValueGraph, mapping};
+/// use corelane::{CdrError, ValueGraph, ValueRef, mapping};
 /// #[derive(Clone, Debug)]
-/// struct Node { next: Option<Value<Node>> }
+/// struct Node { next: Option<ValueRef<Node>> }
 /// # impl mapping::ValueType for Node {
 /// #     fn encode_state(&self, e: &mut mapping::Encoder<'_>) -> Result<(), CdrError> { mapping::write_value(e, self.next.as_ref()) }
 /// #     fn decode_state(d: &mut mapping::Decoder<'_>) -> Result<Self, CdrError> { Ok(Node { next: mapping::read_value(d)? }) }
@@ -41,20 +41,20 @@ impl ValueGraph {
 
     /// A value that others can refer to before it is [defined](Self::define).
     #[must_use]
-    pub fn announce<T: ValueType>(&self) -> Value<T> {
+    pub fn announce<T: ValueType>(&self) -> ValueRef<T> {
         let index = self.region.announce();
         self.region.set_info(index, T::description());
-        Value::from_parts(Link::Inside(Arc::downgrade(&self.region)), index)
+        ValueRef::from_parts(Link::Inside(Arc::downgrade(&self.region)), index)
     }
 
     /// Gives an announced value its state or implementation. False if it has one, or is of another graph.
-    pub fn define<T: ValueType>(&self, value: &Value<T>, state: impl Into<Implementation<T>>) -> bool {
+    pub fn define<T: ValueType>(&self, value: &ValueRef<T>, state: impl Into<Implementation<T>>) -> bool {
         let own = value.region().is_some_and(|region| Arc::ptr_eq(&region, &self.region));
         own && self.region.define(value.index(), T::description(), state.into().object)
     }
 
     /// A value of the graph.
-    pub fn add<T: ValueType>(&self, state: impl Into<Implementation<T>>) -> Value<T> {
+    pub fn add<T: ValueType>(&self, state: impl Into<Implementation<T>>) -> ValueRef<T> {
         let value = self.announce();
         self.define(&value, state);
         value
@@ -62,7 +62,7 @@ impl ValueGraph {
 
     /// Ends the making of values: a handle to one of them, which keeps them all.
     #[must_use]
-    pub fn close<T: ?Sized>(self, value: Value<T>) -> Value<T> {
+    pub fn close<T: ?Sized>(self, value: ValueRef<T>) -> ValueRef<T> {
         self.region.set_open(false);
         value.clone()
     }

@@ -1,6 +1,6 @@
 //! Values: what IDL's `valuetype` describes. They are sent by copy, with who is shared with whom.
 //!
-//! A [`Value<T>`] is a handle to a value whose type is `T` or inherits from it, and never changes once it is made. Clones of the
+//! A [`ValueRef<T>`] is a handle to a value whose type is `T` or inherits from it, and never changes once it is made. Clones of the
 //! handle are the same value, which equality and hashing compare, and which is sent once however often it comes in a message.
 //!
 //! The values of a received message may refer to each other in circles. They live in a [region](region) that owns them all: handles
@@ -30,14 +30,14 @@ use std::sync::{Arc, Weak};
 
 use region::Region;
 
-/// A value of the type `T`, or of one that inherits from it. A null value is `None` of `Option<Value<T>>`.
+/// A value of the type `T`, or of one that inherits from it. A null value is `None` of `Option<ValueRef<T>>`.
 ///
 /// `T` is the structure that the IDL compiler makes for a value type, `dyn Trait` for an abstract one, or [`ValueBase`] for
 /// values of any type.
 ///
 /// # Examples
 /// ```
-/// use corelane::{CdrError, Value, mapping};
+/// use corelane::{CdrError, ValueRef, mapping};
 /// #[derive(Clone, Debug)]
 /// struct Name(String);
 /// # impl mapping::ValueType for Name {
@@ -45,12 +45,12 @@ use region::Region;
 /// #     fn decode_state(d: &mut mapping::Decoder<'_>) -> Result<Self, CdrError> { d.read_string().map(Name) }
 /// # }
 /// # corelane::value_type! { Name = ["IDL:Name:1.0"] }
-/// let name = Value::new(Name("Ada".to_owned()));
+/// let name = ValueRef::new(Name("Ada".to_owned()));
 /// assert_eq!(name.get().0, "Ada");
-/// let (same, other) = (name.clone(), Value::new(Name("Ada".to_owned())));
+/// let (same, other) = (name.clone(), ValueRef::new(Name("Ada".to_owned())));
 /// assert!(name == same && name != other);
 /// ```
-pub struct Value<T: ?Sized> {
+pub struct ValueRef<T: ?Sized> {
     link: Link,
     index: u32,
     kind: PhantomData<fn() -> Box<T>>,
@@ -81,9 +81,9 @@ impl Link {
     }
 }
 
-impl<T: ?Sized> Value<T> {
+impl<T: ?Sized> ValueRef<T> {
     pub(crate) fn from_parts(link: Link, index: u32) -> Self {
-        Value { link, index, kind: PhantomData }
+        ValueRef { link, index, kind: PhantomData }
     }
 
     pub(crate) fn region(&self) -> Option<Arc<Region>> {
@@ -113,22 +113,22 @@ impl<T: ?Sized> Value<T> {
 
     /// The same value as one of the type `U`, if it is one.
     #[must_use]
-    pub fn narrow<U: ValueKind + ?Sized>(&self) -> Option<Value<U>> {
+    pub fn narrow<U: ValueKind + ?Sized>(&self) -> Option<ValueRef<U>> {
         self.is_a(U::REPOSITORY_ID).then(|| self.cast())
     }
 
     /// The same value as one of a type that `T` inherits from.
     #[must_use]
-    pub fn widen<U: ?Sized>(&self) -> Value<U>
+    pub fn widen<U: ?Sized>(&self) -> ValueRef<U>
     where
         T: Inherits<U>,
     {
         self.cast()
     }
 
-    fn cast<U: ?Sized>(&self) -> Value<U> {
-        let Value { link, index, .. } = self.clone();
-        Value::from_parts(link, index)
+    fn cast<U: ?Sized>(&self) -> ValueRef<U> {
+        let ValueRef { link, index, .. } = self.clone();
+        ValueRef::from_parts(link, index)
     }
 
     /// What runs the operations of the value: `circle.implementation::<dyn Shape>()`. `None` for a value that is state alone,
@@ -141,7 +141,7 @@ impl<T: ?Sized> Value<T> {
     }
 }
 
-impl<T: ValueType> Value<T> {
+impl<T: ValueType> ValueRef<T> {
     /// A value with this state.
     #[must_use]
     pub fn new(state: T) -> Self {
@@ -172,9 +172,9 @@ impl<T: ValueType> Value<T> {
 }
 
 /// A value of any type.
-pub type AnyValue = Value<ValueBase>;
+pub type AnyValueRef = ValueRef<ValueBase>;
 
-/// The state of a [`Value`], for as long as it is looked at.
+/// The state of a [`ValueRef`], for as long as it is looked at.
 pub struct State<T> {
     place: Place,
     kind: PhantomData<fn() -> T>,
@@ -210,7 +210,7 @@ impl<T: fmt::Debug + 'static> fmt::Debug for State<T> {
 }
 
 /// A handle taken out of the state of a value owns it too.
-impl<T: ?Sized> Clone for Value<T> {
+impl<T: ?Sized> Clone for ValueRef<T> {
     fn clone(&self) -> Self {
         let link = match &self.link {
             Link::Inside(region) => match region.upgrade() {
@@ -225,23 +225,23 @@ impl<T: ?Sized> Clone for Value<T> {
 }
 
 /// Whether both are the same value.
-impl<T: ?Sized, U: ?Sized> PartialEq<Value<U>> for Value<T> {
-    fn eq(&self, other: &Value<U>) -> bool {
+impl<T: ?Sized, U: ?Sized> PartialEq<ValueRef<U>> for ValueRef<T> {
+    fn eq(&self, other: &ValueRef<U>) -> bool {
         std::ptr::eq(self.link.address(), other.link.address()) && self.index == other.index
     }
 }
 
-impl<T: ?Sized> Eq for Value<T> {}
+impl<T: ?Sized> Eq for ValueRef<T> {}
 
-impl<T: ?Sized> Hash for Value<T> {
+impl<T: ?Sized> Hash for ValueRef<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.link.address(), self.index).hash(state);
     }
 }
 
 /// The type and the identity, not the state: values may lead in circles.
-impl<T: ?Sized> fmt::Debug for Value<T> {
+impl<T: ?Sized> fmt::Debug for ValueRef<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Value({} at {:p}.{})", self.repository_id(), self.link.address(), self.index)
+        write!(f, "ValueRef({} at {:p}.{})", self.repository_id(), self.link.address(), self.index)
     }
 }

@@ -7,9 +7,9 @@ use std::marker::PhantomData;
 use corelane_wire::{CdrError, Decoder, Encoder};
 
 use super::region::Region;
-use super::{Link, Value};
+use super::{Link, ValueRef};
 
-/// Any value type, which IDL calls `ValueBase`: `Value<ValueBase>`.
+/// Any value type, which IDL calls `ValueBase`: `ValueRef<ValueBase>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueBase {}
 
@@ -75,7 +75,7 @@ impl ValueInfo {
     }
 }
 
-/// What stands behind a [`Value`]: a state, or an implementation that has one.
+/// What stands behind a [`ValueRef`]: a state, or an implementation that has one.
 pub trait ValueObject: Any + fmt::Debug + Send + Sync {
     /// Its type.
     fn info(&self) -> &'static ValueInfo;
@@ -116,8 +116,8 @@ impl<T: ValueType> Implementation<T> {
 
     /// A value whose operations it runs.
     #[must_use]
-    pub fn value(self) -> Value<T> {
-        Value::from_parts(Link::Owner(Region::of(T::description(), self.object)), 0)
+    pub fn value(self) -> ValueRef<T> {
+        ValueRef::from_parts(Link::Owner(Region::of(T::description(), self.object)), 0)
     }
 }
 

@@ -1,0 +1,72 @@
+//! What IDL 4 adds: bit masks, bit sets. And native types, which are no more than a name.
+
+use super::Generator;
+use super::names::{escaped, free, screaming, snake};
+use super::writer::Writer;
+use crate::ast::Basic;
+use crate::model::{BitField, Bitmask, Bitset, DefinitionId, Type};
+use std::collections::HashSet;
+
+impl Generator<'_> {
+    pub(super) fn bitmask(&mut self, id: DefinitionId, mask: &Bitmask, out: &mut Writer) {
+        let name = self.name(id);
+        out.open("corelane::bit_mask! {");
+        self.document(id, out);
+        self.attributes(out);
+        out.open(&format!("pub struct {name}({}) {{", number(mask.bound)));
+        let mut taken = HashSet::new();
+        for (flag, position) in &mask.flags {
+            let flag = free(escaped(screaming(self.text(*flag))), &mut taken);
+            out.line(&format!("{flag} = {position},"));
+        }
+        out.close("}");
+        out.close("}");
+    }
+
+    pub(super) fn bitset(&mut self, id: DefinitionId, set: &Bitset, out: &mut Writer) {
+        let name = self.name(id);
+        let fields = self.model().bit_fields(id);
+        out.open("corelane::bit_set! {");
+        self.document(id, out);
+        self.attributes(out);
+        out.open(&format!("pub struct {name}({}) {{", number(set.bits)));
+        let (mut taken, mut place) = (HashSet::new(), 0);
+        for field in fields {
+            if let Some(symbol) = field.name {
+                let plain = snake(self.text(symbol));
+                let with = free(format!("with_{plain}"), &mut taken);
+                let name = free(escaped(plain), &mut taken);
+                let ty = self.field_type(field);
+                out.line(&format!("{name} / {with}: {ty} = {place}, {};", field.width));
+            }
+            place += u32::from(field.width);
+        }
+        out.close("}");
+        out.close("}");
+    }
+
+    fn field_type(&mut self, field: &BitField) -> String {
+        match &field.ty {
+            Some(ty) => self.owned(ty),
+            None if field.width == 1 => self.owned(&Type::Basic(Basic::Boolean)),
+            None => number(field.width.into()).to_owned(),
+        }
+    }
+
+    pub(super) fn native(&mut self, id: DefinitionId, out: &mut Writer) {
+        let (name, native) = (self.name(id), self.runtime("Native"));
+        self.document(id, out);
+        self.attributes(out);
+        out.line(&format!("pub type {name} = {native};"));
+    }
+}
+
+/// The number that holds so many bits.
+pub(super) fn number(bits: u32) -> &'static str {
+    match bits {
+        ..=8 => "u8",
+        9..=16 => "u16",
+        17..=32 => "u32",
+        _ => "u64",
+    }
+}

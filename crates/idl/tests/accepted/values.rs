@@ -1,0 +1,2414 @@
+// Made by the IDL compiler of Corelane from values.idl. Changes here are lost.
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+pub mod values {
+    use corelane::mapping::{
+        Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
+        ValueType, read_abstract, read_local, read_value, write_abstract, write_local, write_value,
+    };
+    use corelane::{
+        Abstract, AnyValue, Fixed, Implementation, Local, Native, ObjectRef, Reference, Servant,
+        SystemException, Value,
+    };
+
+    pub type Money = Fixed<9, 4>;
+    pub type Moneys = Vec<Money>;
+    pub const TENTH: Fixed<1, 1> = Fixed::constant(1);
+    pub const PRICE: Money = Fixed::constant(199900);
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Account {
+        pub balance: Money,
+        pub number: Fixed<31, 0>,
+    }
+
+    impl Cdr for Account {
+        const MIN_SIZE: usize = 21;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            Cdr::encode(&self.balance, e)?;
+            Cdr::encode(&self.number, e)
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                balance: Cdr::decode(d)?,
+                number: Cdr::decode(d)?,
+            })
+        }
+    }
+
+    corelane::bit_mask! {
+        pub struct Rights(u8) {
+            READ = 0,
+            WRITE = 3,
+            TYPE = 4,
+        }
+    }
+
+    corelane::bit_mask! {
+        pub struct Wide(u32) {
+            LAST = 31,
+        }
+    }
+
+    corelane::bit_set! {
+        /// Parts of a word.
+        pub struct Word(u16) {
+            low / with_low: u8 = 0, 3;
+            flag / with_flag: bool = 3, 1;
+            delta / with_delta: i16 = 8, 5;
+        }
+    }
+
+    corelane::bit_set! {
+        pub struct Longer(u64) {
+            low / with_low: u8 = 0, 3;
+            flag / with_flag: bool = 3, 1;
+            delta / with_delta: i16 = 8, 5;
+            rest / with_rest: u32 = 13, 20;
+        }
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Small {
+        pub a: i8,
+        pub b: u8,
+        pub c: i16,
+        pub d: u64,
+        pub allowed: Rights,
+        pub packed: Word,
+    }
+
+    impl Cdr for Small {
+        const MIN_SIZE: usize = 15;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            e.write_i8(self.a);
+            e.write_u8(self.b);
+            e.write_i16(self.c);
+            e.write_u64(self.d);
+            Cdr::encode(&self.allowed, e)?;
+            Cdr::encode(&self.packed, e)
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                a: d.read_i8()?,
+                b: d.read_u8()?,
+                c: d.read_i16()?,
+                d: d.read_u64()?,
+                allowed: Cdr::decode(d)?,
+                packed: Cdr::decode(d)?,
+            })
+        }
+    }
+
+    /// Members of the base come first.
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct Larger {
+        pub a: i8,
+        pub b: u8,
+        pub c: i16,
+        pub d: u64,
+        pub allowed: Rights,
+        pub packed: Word,
+        pub name: String,
+    }
+
+    impl Cdr for Larger {
+        const MIN_SIZE: usize = 19;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            e.write_i8(self.a);
+            e.write_u8(self.b);
+            e.write_i16(self.c);
+            e.write_u64(self.d);
+            Cdr::encode(&self.allowed, e)?;
+            Cdr::encode(&self.packed, e)?;
+            e.write_str(&self.name)
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                a: d.read_i8()?,
+                b: d.read_u8()?,
+                c: d.read_i16()?,
+                d: d.read_u64()?,
+                allowed: Cdr::decode(d)?,
+                packed: Cdr::decode(d)?,
+                name: d.read_string()?,
+            })
+        }
+    }
+
+    pub type Ages = std::collections::BTreeMap<String, i32>;
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Maps {
+        pub by_name: Ages,
+        pub nested: std::collections::BTreeMap<i16, Ages>,
+        pub by_number: Vec<(f64, Word)>,
+        pub letters: std::collections::BTreeMap<i32, char>,
+    }
+
+    impl Cdr for Maps {
+        const MIN_SIZE: usize = 16;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            e.write_len(self.by_name.len())?;
+            for (key, value) in &self.by_name {
+                e.write_str(key)?;
+                e.write_i32(*value);
+            }
+            e.write_len_bounded(self.nested.len(), 4)?;
+            for (key, value) in &self.nested {
+                e.write_i16(*key);
+                e.write_len(value.len())?;
+                for (key, value) in value {
+                    e.write_str(key)?;
+                    e.write_i32(*value);
+                }
+            }
+            e.write_len(self.by_number.len())?;
+            for (key, value) in &self.by_number {
+                e.write_f64(*key);
+                Cdr::encode(value, e)?;
+            }
+            e.write_len(self.letters.len())?;
+            for (key, value) in &self.letters {
+                e.write_i32(*key);
+                e.write_wchar(*value)?;
+            }
+            Ok(())
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                by_name: {
+                    let len = d.read_len(8)?;
+                    let mut map = std::collections::BTreeMap::new();
+                    d.enter()?;
+                    for _ in 0..len {
+                        let key = d.read_string()?;
+                        let value = d.read_i32()?;
+                        map.insert(key, value);
+                    }
+                    d.leave();
+                    map
+                },
+                nested: {
+                    let len = d.read_len_bounded(6, 4)?;
+                    let mut map = std::collections::BTreeMap::new();
+                    d.enter()?;
+                    for _ in 0..len {
+                        let key = d.read_i16()?;
+                        let value: Ages = {
+                            let len = d.read_len(8)?;
+                            let mut map = std::collections::BTreeMap::new();
+                            d.enter()?;
+                            for _ in 0..len {
+                                let key = d.read_string()?;
+                                let value = d.read_i32()?;
+                                map.insert(key, value);
+                            }
+                            d.leave();
+                            map
+                        };
+                        map.insert(key, value);
+                    }
+                    d.leave();
+                    map
+                },
+                by_number: {
+                    let len = d.read_len(10)?;
+                    let mut map = Vec::new();
+                    d.enter()?;
+                    for _ in 0..len {
+                        let key = d.read_f64()?;
+                        let value: Word = Cdr::decode(d)?;
+                        map.push((key, value));
+                    }
+                    d.leave();
+                    map
+                },
+                letters: {
+                    let len = d.read_len(5)?;
+                    let mut map = std::collections::BTreeMap::new();
+                    d.enter()?;
+                    for _ in 0..len {
+                        let key = d.read_i32()?;
+                        let value = d.read_wchar()?;
+                        map.insert(key, value);
+                    }
+                    d.leave();
+                    map
+                },
+            })
+        }
+    }
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub enum ByLetter {
+        Number(i32),
+        Text(String),
+        /// No member: the discriminator has a value without a label.
+        Other(char),
+    }
+
+    impl ByLetter {
+        /// The value that chooses the member.
+        pub fn discriminator(&self) -> char {
+            match self {
+                Self::Number(_) => 'a',
+                Self::Text(_) => '€',
+                Self::Other(discriminator) => *discriminator,
+            }
+        }
+    }
+
+    impl Cdr for ByLetter {
+        const MIN_SIZE: usize = 1;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            let chosen = match self {
+                Self::Other(discriminator) => !matches!(discriminator, 'a' | '€'),
+                _ => true,
+            };
+            if !chosen {
+                return Err(CdrError::BadDiscriminator);
+            }
+            e.write_wchar(self.discriminator())?;
+            match self {
+                Self::Number(value) => {
+                    e.write_i32(*value);
+                }
+                Self::Text(value) => {
+                    e.write_str(value)?;
+                }
+                Self::Other(_) => {}
+            }
+            Ok(())
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            let discriminator = d.read_wchar()?;
+            match discriminator {
+                'a' => Ok(Self::Number(d.read_i32()?)),
+                '€' => Ok(Self::Text(d.read_string()?)),
+                _ => Ok(Self::Other(discriminator)),
+            }
+        }
+    }
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub enum ByByte {
+        Number(i32),
+        Text(String),
+        /// No member: the discriminator has a value without a label.
+        Other(u8),
+    }
+
+    impl ByByte {
+        /// The value that chooses the member.
+        pub fn discriminator(&self) -> u8 {
+            match self {
+                Self::Number(_) => 0,
+                Self::Text(_) => 255,
+                Self::Other(discriminator) => *discriminator,
+            }
+        }
+    }
+
+    impl Cdr for ByByte {
+        const MIN_SIZE: usize = 1;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            let chosen = match self {
+                Self::Other(discriminator) => !matches!(discriminator, 0 | 255),
+                _ => true,
+            };
+            if !chosen {
+                return Err(CdrError::BadDiscriminator);
+            }
+            e.write_u8(self.discriminator());
+            match self {
+                Self::Number(value) => {
+                    e.write_i32(*value);
+                }
+                Self::Text(value) => {
+                    e.write_str(value)?;
+                }
+                Self::Other(_) => {}
+            }
+            Ok(())
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            let discriminator = d.read_u8()?;
+            match discriminator {
+                0 => Ok(Self::Number(d.read_i32()?)),
+                255 => Ok(Self::Text(d.read_string()?)),
+                _ => Ok(Self::Other(discriminator)),
+            }
+        }
+    }
+
+    pub type Cookie = Native;
+
+    /// Tells the time.
+    pub trait Clock: Send + Sync + 'static {
+        fn hour(&self) -> Result<i32, SystemException>;
+        /// Sets `hour`.
+        fn set_hour(&self, hour: i32) -> Result<(), SystemException>;
+        fn hand(&self, given: &Cookie) -> Result<(Cookie, Option<ClockRef>), clock::HandError>;
+        fn both(&self, given: &Pair) -> Result<Pair, SystemException>;
+
+        /// The object as local operations take it.
+        fn local(self) -> ClockRef
+        where
+            Self: Sized,
+        {
+            let object: std::sync::Arc<dyn Clock> = std::sync::Arc::new(self);
+            object.into()
+        }
+    }
+
+    /// A shared [`Clock`].
+    pub type ClockRef = Local<dyn Clock>;
+
+    /// What belongs to `Clock`.
+    pub mod clock {
+        corelane::raises! {
+            /// What the operation may raise.
+            pub enum HandError {
+                Stopped(super::Stopped),
+            }
+        }
+    }
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct Stopped {
+        pub r#where: Option<ClockRef>,
+    }
+
+    impl Cdr for Stopped {
+        const MIN_SIZE: usize = 8;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            write_local(e, &self.r#where)
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                r#where: read_local(d)?,
+            })
+        }
+    }
+
+    corelane::user_exception! { Stopped = "IDL:corelane.test/Values/Stopped:1.0" }
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct Pair {
+        pub one: Option<ClockRef>,
+        pub two: Option<ClockRef>,
+    }
+
+    impl Cdr for Pair {
+        const MIN_SIZE: usize = 16;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            write_local(e, &self.one)?;
+            write_local(e, &self.two)
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                one: read_local(d)?,
+                two: read_local(d)?,
+            })
+        }
+    }
+
+    pub trait Alarm: Clock {
+        fn ring(&self) -> Result<(), SystemException>;
+
+        /// The object as local operations take it.
+        fn local(self) -> AlarmRef
+        where
+            Self: Sized,
+        {
+            let object: std::sync::Arc<dyn Alarm> = std::sync::Arc::new(self);
+            object.into()
+        }
+    }
+
+    /// A shared [`Alarm`].
+    pub type AlarmRef = Local<dyn Alarm>;
+
+    /// A node of a graph.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Node {
+        pub id: i32,
+        pub left: Option<NodeRef>,
+        pub right: Option<NodeRef>,
+        /// Private: for those who implement the type.
+        pub secret: String,
+    }
+
+    /// A shared [`Node`].
+    pub type NodeRef = Value<Node>;
+
+    impl ValueType for Node {
+        fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            e.write_i32(self.id);
+            write_value(e, self.left.as_ref())?;
+            write_value(e, self.right.as_ref())?;
+            e.write_str(&self.secret)
+        }
+
+        fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                id: d.read_i32()?,
+                left: read_value(d)?,
+                right: read_value(d)?,
+                secret: d.read_string()?,
+            })
+        }
+    }
+
+    corelane::value_type! { Node = ["IDL:corelane.test/Values/Node:1.0"] }
+
+    pub type Nodes = Vec<Option<NodeRef>>;
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Base {
+        pub tag: u8,
+        /// Private: for those who implement the type.
+        pub label: String,
+    }
+
+    /// A shared [`Base`].
+    pub type BaseRef = Value<Base>;
+
+    impl ValueType for Base {
+        fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            e.write_u8(self.tag);
+            e.write_wstr(&self.label)
+        }
+
+        fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                tag: d.read_u8()?,
+                label: d.read_wstring()?,
+            })
+        }
+    }
+
+    corelane::value_type! { Base = ["IDL:corelane.test/Values/Base:1.0"] }
+
+    /// Can be received as a `Base`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Derived {
+        /// What is inherited.
+        pub base: Base,
+        pub extra: f64,
+        pub graph: Option<NodeRef>,
+    }
+
+    /// A shared [`Derived`].
+    pub type DerivedRef = Value<Derived>;
+
+    impl ValueType for Derived {
+        fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            ValueType::encode_state(&self.base, e)?;
+            e.write_f64(self.extra);
+            write_value(e, self.graph.as_ref())
+        }
+
+        fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                base: ValueType::decode_state(d)?,
+                extra: d.read_f64()?,
+                graph: read_value(d)?,
+            })
+        }
+    }
+
+    corelane::value_type! {
+        Derived: Base = [
+            "IDL:corelane.test/Values/Derived:1.0",
+            "IDL:corelane.test/Values/Base:1.0",
+        ], truncatable to 1; Base
+    }
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Further {
+        /// What is inherited.
+        pub base: Derived,
+        pub more: Nodes,
+    }
+
+    /// A shared [`Further`].
+    pub type FurtherRef = Value<Further>;
+
+    impl ValueType for Further {
+        fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            ValueType::encode_state(&self.base, e)?;
+            e.write_len(self.more.len())?;
+            for item in &self.more {
+                write_value(e, item.as_ref())?;
+            }
+            Ok(())
+        }
+
+        fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                base: ValueType::decode_state(d)?,
+                more: {
+                    let len = d.read_len(4)?;
+                    let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
+                    for _ in 0..len {
+                        list.push(read_value(d)?);
+                    }
+                    list
+                },
+            })
+        }
+    }
+
+    corelane::value_type! {
+        Further: Derived = [
+            "IDL:corelane.test/Values/Further:1.0",
+            "IDL:corelane.test/Values/Derived:1.0",
+            "IDL:corelane.test/Values/Base:1.0",
+        ], truncatable to 2; Derived, Base
+    }
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Firm {
+        /// What is inherited.
+        pub base: Base,
+        pub code: i32,
+    }
+
+    /// A shared [`Firm`].
+    pub type FirmRef = Value<Firm>;
+
+    impl ValueType for Firm {
+        fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            ValueType::encode_state(&self.base, e)?;
+            e.write_i32(self.code);
+            Ok(())
+        }
+
+        fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                base: ValueType::decode_state(d)?,
+                code: d.read_i32()?,
+            })
+        }
+    }
+
+    corelane::value_type! {
+        Firm: Base = [
+            "IDL:corelane.test/Values/Firm:1.0",
+            "IDL:corelane.test/Values/Base:1.0",
+        ]; Base
+    }
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Nothing;
+
+    /// A shared [`Nothing`].
+    pub type NothingRef = Value<Nothing>;
+
+    impl ValueType for Nothing {
+        fn encode_state(&self, _: &mut Encoder<'_>) -> Result<(), CdrError> {
+            Ok(())
+        }
+
+        fn decode_state(_: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self)
+        }
+    }
+
+    corelane::value_type! { Nothing = ["IDL:corelane.test/Values/Nothing:1.0"] }
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Text(pub String);
+
+    /// A shared [`Text`].
+    pub type TextRef = Value<Text>;
+
+    impl ValueType for Text {
+        fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            e.write_wstr(&self.0)
+        }
+
+        fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            d.read_wstring().map(Self)
+        }
+    }
+
+    corelane::value_type! { Text = ["IDL:corelane.test/Values/Text:1.0"] }
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Longs(pub Vec<i32>);
+
+    /// A shared [`Longs`].
+    pub type LongsRef = Value<Longs>;
+
+    impl ValueType for Longs {
+        fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            Cdr::encode(&self.0, e)
+        }
+
+        fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Cdr::decode(d).map(Self)
+        }
+    }
+
+    corelane::value_type! { Longs = ["IDL:corelane.test/Values/Longs:1.0"] }
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Corner(pub corner::Point);
+
+    /// A shared [`Corner`].
+    pub type CornerRef = Value<Corner>;
+
+    impl ValueType for Corner {
+        fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            Cdr::encode(&self.0, e)
+        }
+
+        fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Cdr::decode(d).map(Self)
+        }
+    }
+
+    corelane::value_type! { Corner = ["IDL:corelane.test/Values/Corner:1.0"] }
+
+    /// What belongs to `Corner`.
+    pub mod corner {
+        use corelane::mapping::{Cdr, CdrError, Decoder, Encoder};
+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct Point {
+            pub x: i32,
+            pub y: i32,
+        }
+
+        impl Cdr for Point {
+            const MIN_SIZE: usize = 8;
+
+            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+                e.write_i32(self.x);
+                e.write_i32(self.y);
+                Ok(())
+            }
+
+            fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+                Ok(Self {
+                    x: d.read_i32()?,
+                    y: d.read_i32()?,
+                })
+            }
+        }
+    }
+
+    pub trait Named: Send + Sync + 'static {
+        fn name(&self) -> Result<String, SystemException>;
+
+        /// A servant that runs these operations, to be activated.
+        fn servant(self) -> Servant
+        where
+            Self: Sized,
+        {
+            Named::servant_of(std::sync::Arc::new(self))
+        }
+
+        /// The same for an object that others keep too.
+        fn servant_of(this: std::sync::Arc<Self>) -> Servant
+        where
+            Self: Sized,
+        {
+            Servant::new(NamedSkeleton(this))
+        }
+    }
+
+    /// A reference to a [`Named`].
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct NamedRef(ObjectRef);
+
+    impl Reference for NamedRef {
+        const REPOSITORY_ID: &'static str = "IDL:corelane.test/Values/Named:1.0";
+
+        fn from_object(object: ObjectRef) -> Self {
+            Self(object)
+        }
+
+        fn as_object(&self) -> &ObjectRef {
+            &self.0
+        }
+    }
+
+    impl NamedRef {
+        pub fn name(&self) -> Result<String, SystemException> {
+            static OPERATION: Operation = Operation::new("_get_name");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Named + 'static)| servant.name();
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|_| Ok(()))?;
+            reply.read(|d| d.read_string())
+        }
+    }
+
+    #[doc(hidden)]
+    pub struct NamedSkeleton(std::sync::Arc<dyn Named>);
+
+    impl NamedSkeleton {
+        #[doc(hidden)]
+        pub fn call(
+            servant: &dyn Named,
+            operation: usize,
+            call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            match operation {
+                0 => {
+                    let result = servant.name()?;
+                    let e = call.reply();
+                    e.write_str(&result)?;
+                    Ok(())
+                }
+                _ => Err(SystemException::bad_operation()),
+            }
+        }
+    }
+
+    impl Skeleton for NamedSkeleton {
+        fn repository_ids(&self) -> &'static [&'static str] {
+            &["IDL:corelane.test/Values/Named:1.0"]
+        }
+
+        fn dispatch(
+            &self,
+            operation: &[u8],
+            call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            const NAMES: &[&str] = &["_get_name"];
+            const DISPLACEMENTS: &[u16] = &[0];
+            static OPERATIONS: OperationTable = OperationTable::new(0, DISPLACEMENTS, NAMES);
+            match OPERATIONS.find(operation) {
+                Some(operation) => Self::call(&*self.0, operation, call),
+                None => Err(SystemException::bad_operation()),
+            }
+        }
+
+        fn cast(&self, slot: &mut dyn std::any::Any) {
+            if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Named> = self.0.clone();
+                *slot = Some(servant);
+            }
+        }
+    }
+
+    pub trait Described: Send + Sync + 'static {
+        fn describe(&self, width: i16) -> Result<String, SystemException>;
+
+        /// A servant that runs these operations, to be activated.
+        fn servant(self) -> Servant
+        where
+            Self: Sized,
+        {
+            Described::servant_of(std::sync::Arc::new(self))
+        }
+
+        /// The same for an object that others keep too.
+        fn servant_of(this: std::sync::Arc<Self>) -> Servant
+        where
+            Self: Sized,
+        {
+            Servant::new(DescribedSkeleton(this))
+        }
+    }
+
+    /// A reference to a [`Described`].
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct DescribedObjectRef(ObjectRef);
+
+    impl Reference for DescribedObjectRef {
+        const REPOSITORY_ID: &'static str = "IDL:corelane.test/Values/Described:1.0";
+
+        fn from_object(object: ObjectRef) -> Self {
+            Self(object)
+        }
+
+        fn as_object(&self) -> &ObjectRef {
+            &self.0
+        }
+    }
+
+    impl DescribedObjectRef {
+        pub fn describe(&self, width: i16) -> Result<String, SystemException> {
+            static OPERATION: Operation = Operation::new("describe");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Described + 'static)| servant.describe(width);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                e.write_i16(width);
+                Ok(())
+            })?;
+            reply.read(|d| d.read_string())
+        }
+    }
+
+    #[doc(hidden)]
+    pub struct DescribedSkeleton(std::sync::Arc<dyn Described>);
+
+    impl DescribedSkeleton {
+        #[doc(hidden)]
+        pub fn call(
+            servant: &dyn Described,
+            operation: usize,
+            call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            match operation {
+                0 => {
+                    let d = call.arguments();
+                    let width = d.read_i16()?;
+                    let result = servant.describe(width)?;
+                    let e = call.reply();
+                    e.write_str(&result)?;
+                    Ok(())
+                }
+                _ => Err(SystemException::bad_operation()),
+            }
+        }
+    }
+
+    impl Skeleton for DescribedSkeleton {
+        fn repository_ids(&self) -> &'static [&'static str] {
+            &["IDL:corelane.test/Values/Described:1.0"]
+        }
+
+        fn dispatch(
+            &self,
+            operation: &[u8],
+            call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            const NAMES: &[&str] = &["describe"];
+            const DISPLACEMENTS: &[u16] = &[0];
+            static OPERATIONS: OperationTable = OperationTable::new(0, DISPLACEMENTS, NAMES);
+            match OPERATIONS.find(operation) {
+                Some(operation) => Self::call(&*self.0, operation, call),
+                None => Err(SystemException::bad_operation()),
+            }
+        }
+
+        fn cast(&self, slot: &mut dyn std::any::Any) {
+            if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Described> = self.0.clone();
+                *slot = Some(servant);
+            }
+        }
+    }
+
+    /// An object or a value that is a [`Described`].
+    pub type DescribedRef = Abstract<DescribedObjectRef, dyn Described>;
+
+    corelane::abstract_value! { Described = "IDL:corelane.test/Values/Described:1.0" }
+
+    pub trait Shape: Send + Sync + 'static {
+        fn area(&self) -> Result<f64, SystemException>;
+    }
+
+    /// A shared [`Shape`].
+    pub type ShapeRef = Value<dyn Shape>;
+
+    corelane::abstract_value! { Shape = "IDL:corelane.test/Values/Shape:1.0" }
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct Flat;
+
+    impl Cdr for Flat {
+        const MIN_SIZE: usize = 0;
+
+        fn encode(&self, _: &mut Encoder<'_>) -> Result<(), CdrError> {
+            Ok(())
+        }
+
+        fn decode(_: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self)
+        }
+    }
+
+    corelane::user_exception! { Flat = "IDL:corelane.test/Values/Flat:1.0" }
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Circle {
+        pub radius: f64,
+    }
+
+    /// A shared [`Circle`].
+    pub type CircleRef = Value<Circle>;
+
+    impl ValueType for Circle {
+        fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            e.write_f64(self.radius);
+            Ok(())
+        }
+
+        fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                radius: d.read_f64()?,
+            })
+        }
+    }
+
+    corelane::value_type! {
+        Circle = [
+            "IDL:corelane.test/Values/Circle:1.0",
+            "IDL:corelane.test/Values/Shape:1.0",
+            "IDL:corelane.test/Values/Described:1.0",
+        ]; dyn Shape, dyn Described
+    }
+
+    /// The operations of a [`Circle`].
+    pub trait CircleOperations: Shape + Described {
+        fn grow(&self, factor: f64) -> Result<f64, circle::GrowError>;
+        fn colour(&self) -> Result<String, SystemException>;
+        /// Sets `colour`.
+        fn set_colour(&self, colour: &str) -> Result<(), SystemException>;
+
+        /// The state at this moment: what is sent.
+        fn state(&self) -> Circle;
+
+        /// For a value that runs these operations.
+        fn implementation(self) -> Implementation<Circle>
+        where
+            Self: Sized,
+        {
+            CircleOperations::implementation_of(std::sync::Arc::new(self))
+        }
+
+        /// The same for an object that others keep too.
+        fn implementation_of(this: std::sync::Arc<Self>) -> Implementation<Circle>
+        where
+            Self: Sized,
+        {
+            Implementation::new(CircleImplementation(this))
+        }
+    }
+
+    corelane::value_implementation! {
+        CircleImplementation of Circle runs CircleOperations [Shape, Described]
+    }
+
+    /// What makes a [`Circle`].
+    pub trait CircleFactory: Send + Sync + 'static {
+        fn make(&self, radius: f64) -> Result<CircleRef, circle::GrowError>;
+        fn unit(&self) -> Result<CircleRef, SystemException>;
+    }
+
+    /// What belongs to `Circle`.
+    pub mod circle {
+        pub type Others = Vec<Option<super::CircleRef>>;
+
+        corelane::raises! {
+            /// What the operation may raise.
+            pub enum GrowError {
+                Flat(super::Flat),
+            }
+        }
+    }
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Ring {
+        /// What is inherited.
+        pub base: Circle,
+        pub inner: f64,
+    }
+
+    /// A shared [`Ring`].
+    pub type RingRef = Value<Ring>;
+
+    impl ValueType for Ring {
+        fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            ValueType::encode_state(&self.base, e)?;
+            e.write_f64(self.inner);
+            Ok(())
+        }
+
+        fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                base: ValueType::decode_state(d)?,
+                inner: d.read_f64()?,
+            })
+        }
+    }
+
+    corelane::value_type! {
+        Ring: Circle = [
+            "IDL:corelane.test/Values/Ring:1.0",
+            "IDL:corelane.test/Values/Circle:1.0",
+            "IDL:corelane.test/Values/Shape:1.0",
+            "IDL:corelane.test/Values/Named:1.0",
+            "IDL:corelane.test/Values/Described:1.0",
+        ]; Circle, dyn Shape, dyn Described
+    }
+
+    /// The operations of a [`Ring`].
+    pub trait RingOperations: CircleOperations + Named {
+        /// The state at this moment: what is sent.
+        fn state(&self) -> Ring;
+
+        /// For a value that runs these operations.
+        fn implementation(self) -> Implementation<Ring>
+        where
+            Self: Sized,
+        {
+            RingOperations::implementation_of(std::sync::Arc::new(self))
+        }
+
+        /// The same for an object that others keep too.
+        fn implementation_of(this: std::sync::Arc<Self>) -> Implementation<Ring>
+        where
+            Self: Sized,
+        {
+            Implementation::new(RingImplementation(this))
+        }
+    }
+
+    corelane::value_implementation! {
+        RingImplementation of Ring runs RingOperations [CircleOperations, Shape, Named, Described]
+    }
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Letter {
+        pub text: String,
+    }
+
+    /// A shared [`Letter`].
+    pub type LetterRef = Value<Letter>;
+
+    impl ValueType for Letter {
+        fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            e.write_str(&self.text)
+        }
+
+        fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                text: d.read_string()?,
+            })
+        }
+    }
+
+    corelane::value_type! {
+        Letter = [
+            "IDL:corelane.test/Values/Letter:1.0",
+        ], custom true
+    }
+
+    /// The operations of a [`Letter`].
+    pub trait LetterOperations: Send + Sync + 'static {
+        /// The state at this moment: what is sent.
+        fn state(&self) -> Letter;
+
+        /// Writes what a value factory reads: the state, unless this is written otherwise.
+        fn marshal(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            ValueType::encode_state(&LetterOperations::state(self), e)
+        }
+
+        /// For a value that runs these operations.
+        fn implementation(self) -> Implementation<Letter>
+        where
+            Self: Sized,
+        {
+            LetterOperations::implementation_of(std::sync::Arc::new(self))
+        }
+
+        /// The same for an object that others keep too.
+        fn implementation_of(this: std::sync::Arc<Self>) -> Implementation<Letter>
+        where
+            Self: Sized,
+        {
+            Implementation::new(LetterImplementation(this))
+        }
+    }
+
+    corelane::value_implementation! {
+        custom LetterImplementation of Letter runs LetterOperations []
+    }
+
+    pub trait Thing: Described {
+        fn touch(&self) -> Result<(), SystemException>;
+
+        /// A servant that runs these operations, to be activated.
+        fn servant(self) -> Servant
+        where
+            Self: Sized,
+        {
+            Thing::servant_of(std::sync::Arc::new(self))
+        }
+
+        /// The same for an object that others keep too.
+        fn servant_of(this: std::sync::Arc<Self>) -> Servant
+        where
+            Self: Sized,
+        {
+            Servant::new(ThingSkeleton(this))
+        }
+    }
+
+    /// A reference to a [`Thing`].
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct ThingRef(DescribedObjectRef);
+
+    impl Reference for ThingRef {
+        const REPOSITORY_ID: &'static str = "IDL:corelane.test/Values/Thing:1.0";
+
+        fn from_object(object: ObjectRef) -> Self {
+            Self(Reference::from_object(object))
+        }
+
+        fn as_object(&self) -> &ObjectRef {
+            Reference::as_object(&self.0)
+        }
+    }
+
+    impl std::ops::Deref for ThingRef {
+        type Target = DescribedObjectRef;
+
+        fn deref(&self) -> &DescribedObjectRef {
+            &self.0
+        }
+    }
+
+    impl From<ThingRef> for DescribedObjectRef {
+        fn from(derived: ThingRef) -> Self {
+            Reference::unchecked_narrow(Reference::as_object(&derived))
+        }
+    }
+
+    impl ThingRef {
+        pub fn touch(&self) -> Result<(), SystemException> {
+            static OPERATION: Operation = Operation::new("touch");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Thing + 'static)| servant.touch();
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            this.invoke(&OPERATION, &|_| Ok(()))?;
+            Ok(())
+        }
+    }
+
+    #[doc(hidden)]
+    pub struct ThingSkeleton(std::sync::Arc<dyn Thing>);
+
+    impl ThingSkeleton {
+        #[doc(hidden)]
+        pub fn call(
+            servant: &dyn Thing,
+            operation: usize,
+            _call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            match operation {
+                0 => {
+                    servant.touch()?;
+                    Ok(())
+                }
+                _ => Err(SystemException::bad_operation()),
+            }
+        }
+    }
+
+    impl Skeleton for ThingSkeleton {
+        fn repository_ids(&self) -> &'static [&'static str] {
+            &[
+                "IDL:corelane.test/Values/Thing:1.0",
+                "IDL:corelane.test/Values/Described:1.0",
+            ]
+        }
+
+        fn dispatch(
+            &self,
+            operation: &[u8],
+            call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            const NAMES: &[&str] = &["describe", "touch"];
+            const DISPLACEMENTS: &[u16] = &[7];
+            static OPERATIONS: OperationTable = OperationTable::new(0, DISPLACEMENTS, NAMES);
+            match OPERATIONS.find(operation) {
+                Some(0) => DescribedSkeleton::call(&*self.0, 0, call),
+                Some(1) => Self::call(&*self.0, 0, call),
+                _ => Err(SystemException::bad_operation()),
+            }
+        }
+
+        fn cast(&self, slot: &mut dyn std::any::Any) {
+            if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Thing> = self.0.clone();
+                *slot = Some(servant);
+            } else if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Described> = self.0.clone();
+                *slot = Some(servant);
+            }
+        }
+    }
+
+    pub type AliasRef = NodeRef;
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub enum Choice {
+        Leaf(Option<NodeRef>),
+        Text(Option<DescribedRef>),
+        Anything(Option<AnyValue>),
+        /// No member: the discriminator has a value without a label.
+        Other(i32),
+    }
+
+    impl Choice {
+        /// The value that chooses the member.
+        pub fn discriminator(&self) -> i32 {
+            match self {
+                Self::Leaf(_) => 0,
+                Self::Text(_) => 1,
+                Self::Anything(_) => 2,
+                Self::Other(discriminator) => *discriminator,
+            }
+        }
+    }
+
+    impl Cdr for Choice {
+        const MIN_SIZE: usize = 4;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            let chosen = match self {
+                Self::Other(discriminator) => !matches!(discriminator, 0 | 1 | 2),
+                _ => true,
+            };
+            if !chosen {
+                return Err(CdrError::BadDiscriminator);
+            }
+            e.write_i32(self.discriminator());
+            match self {
+                Self::Leaf(value) => {
+                    write_value(e, value.as_ref())?;
+                }
+                Self::Text(value) => {
+                    write_abstract(e, value.as_ref())?;
+                }
+                Self::Anything(value) => {
+                    write_value(e, value.as_ref())?;
+                }
+                Self::Other(_) => {}
+            }
+            Ok(())
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            let discriminator = d.read_i32()?;
+            match discriminator {
+                0 => Ok(Self::Leaf(read_value(d)?)),
+                1 => Ok(Self::Text(read_abstract(d)?)),
+                2 => Ok(Self::Anything(read_value(d)?)),
+                _ => Ok(Self::Other(discriminator)),
+            }
+        }
+    }
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct Mixed {
+        pub first: Option<NodeRef>,
+        pub second: Option<AliasRef>,
+        pub third: Option<DescribedRef>,
+        pub chosen: Choice,
+        pub form: Option<ShapeRef>,
+        pub note: Option<TextRef>,
+        pub any_value: Option<AnyValue>,
+        pub list: Nodes,
+        pub two: [Option<NodeRef>; 2],
+        pub table: std::collections::BTreeMap<i32, Option<NodeRef>>,
+    }
+
+    impl Cdr for Mixed {
+        const MIN_SIZE: usize = 45;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            write_value(e, self.first.as_ref())?;
+            write_value(e, self.second.as_ref())?;
+            write_abstract(e, self.third.as_ref())?;
+            Cdr::encode(&self.chosen, e)?;
+            write_value(e, self.form.as_ref())?;
+            write_value(e, self.note.as_ref())?;
+            write_value(e, self.any_value.as_ref())?;
+            e.write_len(self.list.len())?;
+            for item in &self.list {
+                write_value(e, item.as_ref())?;
+            }
+            for item in &self.two {
+                write_value(e, item.as_ref())?;
+            }
+            e.write_len(self.table.len())?;
+            for (key, value) in &self.table {
+                e.write_i32(*key);
+                write_value(e, value.as_ref())?;
+            }
+            Ok(())
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                first: read_value(d)?,
+                second: read_value(d)?,
+                third: read_abstract(d)?,
+                chosen: Cdr::decode(d)?,
+                form: read_value(d)?,
+                note: read_value(d)?,
+                any_value: read_value(d)?,
+                list: {
+                    let len = d.read_len(4)?;
+                    let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
+                    for _ in 0..len {
+                        list.push(read_value(d)?);
+                    }
+                    list
+                },
+                two: {
+                    let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(2);
+                    for _ in 0..2 {
+                        list.push(read_value(d)?);
+                    }
+                    let array = list.try_into();
+                    array.map_err(|_| CdrError::Truncated)?
+                },
+                table: {
+                    let len = d.read_len(8)?;
+                    let mut map = std::collections::BTreeMap::new();
+                    d.enter()?;
+                    for _ in 0..len {
+                        let key = d.read_i32()?;
+                        let value: Option<NodeRef> = read_value(d)?;
+                        map.insert(key, value);
+                    }
+                    d.leave();
+                    map
+                },
+            })
+        }
+    }
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct Rejected {
+        pub culprit: Option<NodeRef>,
+    }
+
+    impl Cdr for Rejected {
+        const MIN_SIZE: usize = 4;
+
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            write_value(e, self.culprit.as_ref())
+        }
+
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self {
+                culprit: read_value(d)?,
+            })
+        }
+    }
+
+    corelane::user_exception! { Rejected = "IDL:corelane.test/Values/Rejected:1.0" }
+
+    pub trait Exchange: Send + Sync + 'static {
+        fn echo_node(
+            &self,
+            a: Option<&NodeRef>,
+            b: Option<&NodeRef>,
+        ) -> Result<(Option<NodeRef>, Option<NodeRef>, Option<NodeRef>), SystemException>;
+        fn echo_mixed(
+            &self,
+            a: &Mixed,
+            b: &Mixed,
+        ) -> Result<(Mixed, Mixed, Mixed), exchange::EchoMixedError>;
+        fn echo_base(
+            &self,
+            a: Option<&BaseRef>,
+            b: Option<&BaseRef>,
+        ) -> Result<(Option<BaseRef>, Option<BaseRef>, Option<BaseRef>), SystemException>;
+        fn echo_shape(
+            &self,
+            a: Option<&ShapeRef>,
+            b: Option<&ShapeRef>,
+        ) -> Result<(Option<ShapeRef>, Option<ShapeRef>, Option<ShapeRef>), SystemException>;
+        fn echo_described(
+            &self,
+            a: Option<&DescribedRef>,
+            b: Option<&DescribedRef>,
+        ) -> Result<
+            (
+                Option<DescribedRef>,
+                Option<DescribedRef>,
+                Option<DescribedRef>,
+            ),
+            SystemException,
+        >;
+        fn echo_value(
+            &self,
+            a: Option<&AnyValue>,
+            b: Option<&AnyValue>,
+        ) -> Result<(Option<AnyValue>, Option<AnyValue>, Option<AnyValue>), SystemException>;
+        fn echo_nodes(
+            &self,
+            a: &[Option<NodeRef>],
+            b: &[Option<NodeRef>],
+        ) -> Result<(Nodes, Nodes, Nodes), SystemException>;
+        fn echo_text(
+            &self,
+            a: Option<&TextRef>,
+            b: Option<&TextRef>,
+        ) -> Result<(Option<TextRef>, Option<TextRef>, Option<TextRef>), SystemException>;
+        fn echo_letter(
+            &self,
+            a: Option<&LetterRef>,
+            b: Option<&LetterRef>,
+        ) -> Result<(Option<LetterRef>, Option<LetterRef>, Option<LetterRef>), SystemException>;
+        fn echo_account(
+            &self,
+            a: &Account,
+            b: &Account,
+        ) -> Result<(Account, Account, Account), SystemException>;
+        fn echo_money(&self, a: Money, b: Money) -> Result<(Money, Money, Money), SystemException>;
+        fn echo_moneys(
+            &self,
+            a: &[Money],
+            b: &[Money],
+        ) -> Result<(Moneys, Moneys, Moneys), SystemException>;
+        fn echo_larger(
+            &self,
+            a: &Larger,
+            b: &Larger,
+        ) -> Result<(Larger, Larger, Larger), SystemException>;
+        fn echo_maps(&self, a: &Maps, b: &Maps) -> Result<(Maps, Maps, Maps), SystemException>;
+        fn echo_ages(&self, a: &Ages, b: &Ages) -> Result<(Ages, Ages, Ages), SystemException>;
+        fn echo_rights(
+            &self,
+            a: Rights,
+            b: Rights,
+        ) -> Result<(Rights, Rights, Rights), SystemException>;
+        fn echo_longer(
+            &self,
+            a: Longer,
+            b: Longer,
+        ) -> Result<(Longer, Longer, Longer), SystemException>;
+        fn echo_by_letter(
+            &self,
+            a: &ByLetter,
+            b: &ByLetter,
+        ) -> Result<(ByLetter, ByLetter, ByLetter), SystemException>;
+        fn echo_by_byte(
+            &self,
+            a: &ByByte,
+            b: &ByByte,
+        ) -> Result<(ByByte, ByByte, ByByte), SystemException>;
+
+        /// A servant that runs these operations, to be activated.
+        fn servant(self) -> Servant
+        where
+            Self: Sized,
+        {
+            Exchange::servant_of(std::sync::Arc::new(self))
+        }
+
+        /// The same for an object that others keep too.
+        fn servant_of(this: std::sync::Arc<Self>) -> Servant
+        where
+            Self: Sized,
+        {
+            Servant::new(ExchangeSkeleton(this))
+        }
+    }
+
+    /// A reference to a [`Exchange`].
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct ExchangeRef(ObjectRef);
+
+    impl Reference for ExchangeRef {
+        const REPOSITORY_ID: &'static str = "IDL:corelane.test/Values/Exchange:1.0";
+
+        fn from_object(object: ObjectRef) -> Self {
+            Self(object)
+        }
+
+        fn as_object(&self) -> &ObjectRef {
+            &self.0
+        }
+    }
+
+    impl ExchangeRef {
+        pub fn echo_node(
+            &self,
+            a: Option<&NodeRef>,
+            b: Option<&NodeRef>,
+        ) -> Result<(Option<NodeRef>, Option<NodeRef>, Option<NodeRef>), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_node");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_node(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                write_value(e, a)?;
+                write_value(e, b)
+            })?;
+            reply.read(|d| {
+                let result: Option<NodeRef> = read_value(d)?;
+                let b: Option<NodeRef> = read_value(d)?;
+                let c: Option<NodeRef> = read_value(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_mixed(
+            &self,
+            a: &Mixed,
+            b: &Mixed,
+        ) -> Result<(Mixed, Mixed, Mixed), exchange::EchoMixedError> {
+            static OPERATION: Operation = Operation::new("echo_mixed");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_mixed(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke_raising(&OPERATION, &|e| {
+                Cdr::encode(a, e)?;
+                Cdr::encode(b, e)
+            })?;
+            if reply.exception().is_some() {
+                return Err(reply.into());
+            }
+            Ok(reply.read(|d| {
+                let result: Mixed = Cdr::decode(d)?;
+                let b: Mixed = Cdr::decode(d)?;
+                let c: Mixed = Cdr::decode(d)?;
+                Ok((result, b, c))
+            })?)
+        }
+
+        pub fn echo_base(
+            &self,
+            a: Option<&BaseRef>,
+            b: Option<&BaseRef>,
+        ) -> Result<(Option<BaseRef>, Option<BaseRef>, Option<BaseRef>), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_base");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_base(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                write_value(e, a)?;
+                write_value(e, b)
+            })?;
+            reply.read(|d| {
+                let result: Option<BaseRef> = read_value(d)?;
+                let b: Option<BaseRef> = read_value(d)?;
+                let c: Option<BaseRef> = read_value(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_shape(
+            &self,
+            a: Option<&ShapeRef>,
+            b: Option<&ShapeRef>,
+        ) -> Result<(Option<ShapeRef>, Option<ShapeRef>, Option<ShapeRef>), SystemException>
+        {
+            static OPERATION: Operation = Operation::new("echo_shape");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_shape(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                write_value(e, a)?;
+                write_value(e, b)
+            })?;
+            reply.read(|d| {
+                let result: Option<ShapeRef> = read_value(d)?;
+                let b: Option<ShapeRef> = read_value(d)?;
+                let c: Option<ShapeRef> = read_value(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_described(
+            &self,
+            a: Option<&DescribedRef>,
+            b: Option<&DescribedRef>,
+        ) -> Result<
+            (
+                Option<DescribedRef>,
+                Option<DescribedRef>,
+                Option<DescribedRef>,
+            ),
+            SystemException,
+        > {
+            static OPERATION: Operation = Operation::new("echo_described");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_described(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                write_abstract(e, a)?;
+                write_abstract(e, b)
+            })?;
+            reply.read(|d| {
+                let result: Option<DescribedRef> = read_abstract(d)?;
+                let b: Option<DescribedRef> = read_abstract(d)?;
+                let c: Option<DescribedRef> = read_abstract(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_value(
+            &self,
+            a: Option<&AnyValue>,
+            b: Option<&AnyValue>,
+        ) -> Result<(Option<AnyValue>, Option<AnyValue>, Option<AnyValue>), SystemException>
+        {
+            static OPERATION: Operation = Operation::new("echo_value");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_value(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                write_value(e, a)?;
+                write_value(e, b)
+            })?;
+            reply.read(|d| {
+                let result: Option<AnyValue> = read_value(d)?;
+                let b: Option<AnyValue> = read_value(d)?;
+                let c: Option<AnyValue> = read_value(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_nodes(
+            &self,
+            a: &[Option<NodeRef>],
+            b: &[Option<NodeRef>],
+        ) -> Result<(Nodes, Nodes, Nodes), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_nodes");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_nodes(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                e.write_len(a.len())?;
+                for item in a {
+                    write_value(e, item.as_ref())?;
+                }
+                e.write_len(b.len())?;
+                for item in b {
+                    write_value(e, item.as_ref())?;
+                }
+                Ok(())
+            })?;
+            reply.read(|d| {
+                let result: Nodes = {
+                    let len = d.read_len(4)?;
+                    let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
+                    for _ in 0..len {
+                        list.push(read_value(d)?);
+                    }
+                    list
+                };
+                let b: Nodes = {
+                    let len = d.read_len(4)?;
+                    let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
+                    for _ in 0..len {
+                        list.push(read_value(d)?);
+                    }
+                    list
+                };
+                let c: Nodes = {
+                    let len = d.read_len(4)?;
+                    let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
+                    for _ in 0..len {
+                        list.push(read_value(d)?);
+                    }
+                    list
+                };
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_text(
+            &self,
+            a: Option<&TextRef>,
+            b: Option<&TextRef>,
+        ) -> Result<(Option<TextRef>, Option<TextRef>, Option<TextRef>), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_text");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_text(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                write_value(e, a)?;
+                write_value(e, b)
+            })?;
+            reply.read(|d| {
+                let result: Option<TextRef> = read_value(d)?;
+                let b: Option<TextRef> = read_value(d)?;
+                let c: Option<TextRef> = read_value(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_letter(
+            &self,
+            a: Option<&LetterRef>,
+            b: Option<&LetterRef>,
+        ) -> Result<(Option<LetterRef>, Option<LetterRef>, Option<LetterRef>), SystemException>
+        {
+            static OPERATION: Operation = Operation::new("echo_letter");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_letter(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                write_value(e, a)?;
+                write_value(e, b)
+            })?;
+            reply.read(|d| {
+                let result: Option<LetterRef> = read_value(d)?;
+                let b: Option<LetterRef> = read_value(d)?;
+                let c: Option<LetterRef> = read_value(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_account(
+            &self,
+            a: &Account,
+            b: &Account,
+        ) -> Result<(Account, Account, Account), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_account");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_account(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                Cdr::encode(a, e)?;
+                Cdr::encode(b, e)
+            })?;
+            reply.read(|d| {
+                let result: Account = Cdr::decode(d)?;
+                let b: Account = Cdr::decode(d)?;
+                let c: Account = Cdr::decode(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_money(
+            &self,
+            a: Money,
+            b: Money,
+        ) -> Result<(Money, Money, Money), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_money");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_money(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                Cdr::encode(&a, e)?;
+                Cdr::encode(&b, e)
+            })?;
+            reply.read(|d| {
+                let result: Money = Cdr::decode(d)?;
+                let b: Money = Cdr::decode(d)?;
+                let c: Money = Cdr::decode(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_moneys(
+            &self,
+            a: &[Money],
+            b: &[Money],
+        ) -> Result<(Moneys, Moneys, Moneys), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_moneys");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_moneys(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                e.write_len(a.len())?;
+                Cdr::encode_all(a, e)?;
+                e.write_len(b.len())?;
+                Cdr::encode_all(b, e)
+            })?;
+            reply.read(|d| {
+                let result: Moneys = Cdr::decode(d)?;
+                let b: Moneys = Cdr::decode(d)?;
+                let c: Moneys = Cdr::decode(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_larger(
+            &self,
+            a: &Larger,
+            b: &Larger,
+        ) -> Result<(Larger, Larger, Larger), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_larger");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_larger(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                Cdr::encode(a, e)?;
+                Cdr::encode(b, e)
+            })?;
+            reply.read(|d| {
+                let result: Larger = Cdr::decode(d)?;
+                let b: Larger = Cdr::decode(d)?;
+                let c: Larger = Cdr::decode(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_maps(&self, a: &Maps, b: &Maps) -> Result<(Maps, Maps, Maps), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_maps");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_maps(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                Cdr::encode(a, e)?;
+                Cdr::encode(b, e)
+            })?;
+            reply.read(|d| {
+                let result: Maps = Cdr::decode(d)?;
+                let b: Maps = Cdr::decode(d)?;
+                let c: Maps = Cdr::decode(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_ages(&self, a: &Ages, b: &Ages) -> Result<(Ages, Ages, Ages), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_ages");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_ages(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                e.write_len(a.len())?;
+                for (key, value) in a {
+                    e.write_str(key)?;
+                    e.write_i32(*value);
+                }
+                e.write_len(b.len())?;
+                for (key, value) in b {
+                    e.write_str(key)?;
+                    e.write_i32(*value);
+                }
+                Ok(())
+            })?;
+            reply.read(|d| {
+                let result: Ages = {
+                    let len = d.read_len(8)?;
+                    let mut map = std::collections::BTreeMap::new();
+                    d.enter()?;
+                    for _ in 0..len {
+                        let key = d.read_string()?;
+                        let value = d.read_i32()?;
+                        map.insert(key, value);
+                    }
+                    d.leave();
+                    map
+                };
+                let b: Ages = {
+                    let len = d.read_len(8)?;
+                    let mut map = std::collections::BTreeMap::new();
+                    d.enter()?;
+                    for _ in 0..len {
+                        let key = d.read_string()?;
+                        let value = d.read_i32()?;
+                        map.insert(key, value);
+                    }
+                    d.leave();
+                    map
+                };
+                let c: Ages = {
+                    let len = d.read_len(8)?;
+                    let mut map = std::collections::BTreeMap::new();
+                    d.enter()?;
+                    for _ in 0..len {
+                        let key = d.read_string()?;
+                        let value = d.read_i32()?;
+                        map.insert(key, value);
+                    }
+                    d.leave();
+                    map
+                };
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_rights(
+            &self,
+            a: Rights,
+            b: Rights,
+        ) -> Result<(Rights, Rights, Rights), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_rights");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_rights(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                Cdr::encode(&a, e)?;
+                Cdr::encode(&b, e)
+            })?;
+            reply.read(|d| {
+                let result: Rights = Cdr::decode(d)?;
+                let b: Rights = Cdr::decode(d)?;
+                let c: Rights = Cdr::decode(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_longer(
+            &self,
+            a: Longer,
+            b: Longer,
+        ) -> Result<(Longer, Longer, Longer), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_longer");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_longer(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                Cdr::encode(&a, e)?;
+                Cdr::encode(&b, e)
+            })?;
+            reply.read(|d| {
+                let result: Longer = Cdr::decode(d)?;
+                let b: Longer = Cdr::decode(d)?;
+                let c: Longer = Cdr::decode(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_by_letter(
+            &self,
+            a: &ByLetter,
+            b: &ByLetter,
+        ) -> Result<(ByLetter, ByLetter, ByLetter), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_by_letter");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_by_letter(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                Cdr::encode(a, e)?;
+                Cdr::encode(b, e)
+            })?;
+            reply.read(|d| {
+                let result: ByLetter = Cdr::decode(d)?;
+                let b: ByLetter = Cdr::decode(d)?;
+                let c: ByLetter = Cdr::decode(d)?;
+                Ok((result, b, c))
+            })
+        }
+
+        pub fn echo_by_byte(
+            &self,
+            a: &ByByte,
+            b: &ByByte,
+        ) -> Result<(ByByte, ByByte, ByByte), SystemException> {
+            static OPERATION: Operation = Operation::new("echo_by_byte");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Exchange + 'static)| servant.echo_by_byte(a, b);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|e| {
+                Cdr::encode(a, e)?;
+                Cdr::encode(b, e)
+            })?;
+            reply.read(|d| {
+                let result: ByByte = Cdr::decode(d)?;
+                let b: ByByte = Cdr::decode(d)?;
+                let c: ByByte = Cdr::decode(d)?;
+                Ok((result, b, c))
+            })
+        }
+    }
+
+    #[doc(hidden)]
+    pub struct ExchangeSkeleton(std::sync::Arc<dyn Exchange>);
+
+    impl ExchangeSkeleton {
+        #[doc(hidden)]
+        pub fn call(
+            servant: &dyn Exchange,
+            operation: usize,
+            call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            match operation {
+                0 => {
+                    let d = call.arguments();
+                    let a: Mixed = Cdr::decode(d)?;
+                    let b: Mixed = Cdr::decode(d)?;
+                    let outcome = servant.echo_mixed(&a, &b);
+                    let (result, b_, c) = match outcome {
+                        Ok(outcome) => outcome,
+                        Err(error) => return error.raise(call),
+                    };
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&b_, e)?;
+                    Cdr::encode(&c, e)?;
+                    Ok(())
+                }
+                1 => {
+                    let d = call.arguments();
+                    let a: Option<DescribedRef> = read_abstract(d)?;
+                    let b: Option<DescribedRef> = read_abstract(d)?;
+                    let (result, b_, c) = servant.echo_described(a.as_ref(), b.as_ref())?;
+                    let e = call.reply();
+                    write_abstract(e, result.as_ref())?;
+                    write_abstract(e, b_.as_ref())?;
+                    write_abstract(e, c.as_ref())?;
+                    Ok(())
+                }
+                2 => {
+                    let d = call.arguments();
+                    let a: Option<NodeRef> = read_value(d)?;
+                    let b: Option<NodeRef> = read_value(d)?;
+                    let (result, b_, c) = servant.echo_node(a.as_ref(), b.as_ref())?;
+                    let e = call.reply();
+                    write_value(e, result.as_ref())?;
+                    write_value(e, b_.as_ref())?;
+                    write_value(e, c.as_ref())?;
+                    Ok(())
+                }
+                3 => {
+                    let d = call.arguments();
+                    let a: ByLetter = Cdr::decode(d)?;
+                    let b: ByLetter = Cdr::decode(d)?;
+                    let (result, b_, c) = servant.echo_by_letter(&a, &b)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&b_, e)?;
+                    Cdr::encode(&c, e)?;
+                    Ok(())
+                }
+                4 => {
+                    let d = call.arguments();
+                    let a: Nodes = {
+                        let len = d.read_len(4)?;
+                        let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
+                        for _ in 0..len {
+                            list.push(read_value(d)?);
+                        }
+                        list
+                    };
+                    let b: Nodes = {
+                        let len = d.read_len(4)?;
+                        let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
+                        for _ in 0..len {
+                            list.push(read_value(d)?);
+                        }
+                        list
+                    };
+                    let (result, b_, c) = servant.echo_nodes(&a, &b)?;
+                    let e = call.reply();
+                    e.write_len(result.len())?;
+                    for item in &result {
+                        write_value(e, item.as_ref())?;
+                    }
+                    e.write_len(b_.len())?;
+                    for item in &b_ {
+                        write_value(e, item.as_ref())?;
+                    }
+                    e.write_len(c.len())?;
+                    for item in &c {
+                        write_value(e, item.as_ref())?;
+                    }
+                    Ok(())
+                }
+                5 => {
+                    let d = call.arguments();
+                    let a: Option<ShapeRef> = read_value(d)?;
+                    let b: Option<ShapeRef> = read_value(d)?;
+                    let (result, b_, c) = servant.echo_shape(a.as_ref(), b.as_ref())?;
+                    let e = call.reply();
+                    write_value(e, result.as_ref())?;
+                    write_value(e, b_.as_ref())?;
+                    write_value(e, c.as_ref())?;
+                    Ok(())
+                }
+                6 => {
+                    let d = call.arguments();
+                    let a: ByByte = Cdr::decode(d)?;
+                    let b: ByByte = Cdr::decode(d)?;
+                    let (result, b_, c) = servant.echo_by_byte(&a, &b)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&b_, e)?;
+                    Cdr::encode(&c, e)?;
+                    Ok(())
+                }
+                7 => {
+                    let d = call.arguments();
+                    let a: Longer = Cdr::decode(d)?;
+                    let b: Longer = Cdr::decode(d)?;
+                    let (result, b_, c) = servant.echo_longer(a, b)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&b_, e)?;
+                    Cdr::encode(&c, e)?;
+                    Ok(())
+                }
+                8 => {
+                    let d = call.arguments();
+                    let a: Money = Cdr::decode(d)?;
+                    let b: Money = Cdr::decode(d)?;
+                    let (result, b_, c) = servant.echo_money(a, b)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&b_, e)?;
+                    Cdr::encode(&c, e)?;
+                    Ok(())
+                }
+                9 => {
+                    let d = call.arguments();
+                    let a: Ages = {
+                        let len = d.read_len(8)?;
+                        let mut map = std::collections::BTreeMap::new();
+                        d.enter()?;
+                        for _ in 0..len {
+                            let key = d.read_string()?;
+                            let value = d.read_i32()?;
+                            map.insert(key, value);
+                        }
+                        d.leave();
+                        map
+                    };
+                    let b: Ages = {
+                        let len = d.read_len(8)?;
+                        let mut map = std::collections::BTreeMap::new();
+                        d.enter()?;
+                        for _ in 0..len {
+                            let key = d.read_string()?;
+                            let value = d.read_i32()?;
+                            map.insert(key, value);
+                        }
+                        d.leave();
+                        map
+                    };
+                    let (result, b_, c) = servant.echo_ages(&a, &b)?;
+                    let e = call.reply();
+                    e.write_len(result.len())?;
+                    for (key, value) in &result {
+                        e.write_str(key)?;
+                        e.write_i32(*value);
+                    }
+                    e.write_len(b_.len())?;
+                    for (key, value) in &b_ {
+                        e.write_str(key)?;
+                        e.write_i32(*value);
+                    }
+                    e.write_len(c.len())?;
+                    for (key, value) in &c {
+                        e.write_str(key)?;
+                        e.write_i32(*value);
+                    }
+                    Ok(())
+                }
+                10 => {
+                    let d = call.arguments();
+                    let a: Option<AnyValue> = read_value(d)?;
+                    let b: Option<AnyValue> = read_value(d)?;
+                    let (result, b_, c) = servant.echo_value(a.as_ref(), b.as_ref())?;
+                    let e = call.reply();
+                    write_value(e, result.as_ref())?;
+                    write_value(e, b_.as_ref())?;
+                    write_value(e, c.as_ref())?;
+                    Ok(())
+                }
+                11 => {
+                    let d = call.arguments();
+                    let a: Larger = Cdr::decode(d)?;
+                    let b: Larger = Cdr::decode(d)?;
+                    let (result, b_, c) = servant.echo_larger(&a, &b)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&b_, e)?;
+                    Cdr::encode(&c, e)?;
+                    Ok(())
+                }
+                12 => {
+                    let d = call.arguments();
+                    let a: Account = Cdr::decode(d)?;
+                    let b: Account = Cdr::decode(d)?;
+                    let (result, b_, c) = servant.echo_account(&a, &b)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&b_, e)?;
+                    Cdr::encode(&c, e)?;
+                    Ok(())
+                }
+                13 => {
+                    let d = call.arguments();
+                    let len = d.read_len(5)?;
+                    let a = d.read_slice_with(len, <Money as Cdr>::decode)?;
+                    let len = d.read_len(5)?;
+                    let b = d.read_slice_with(len, <Money as Cdr>::decode)?;
+                    let (result, b_, c) = servant.echo_moneys(a, b)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&b_, e)?;
+                    Cdr::encode(&c, e)?;
+                    Ok(())
+                }
+                14 => {
+                    let d = call.arguments();
+                    let a: Option<BaseRef> = read_value(d)?;
+                    let b: Option<BaseRef> = read_value(d)?;
+                    let (result, b_, c) = servant.echo_base(a.as_ref(), b.as_ref())?;
+                    let e = call.reply();
+                    write_value(e, result.as_ref())?;
+                    write_value(e, b_.as_ref())?;
+                    write_value(e, c.as_ref())?;
+                    Ok(())
+                }
+                15 => {
+                    let d = call.arguments();
+                    let a: Option<LetterRef> = read_value(d)?;
+                    let b: Option<LetterRef> = read_value(d)?;
+                    let (result, b_, c) = servant.echo_letter(a.as_ref(), b.as_ref())?;
+                    let e = call.reply();
+                    write_value(e, result.as_ref())?;
+                    write_value(e, b_.as_ref())?;
+                    write_value(e, c.as_ref())?;
+                    Ok(())
+                }
+                16 => {
+                    let d = call.arguments();
+                    let a: Maps = Cdr::decode(d)?;
+                    let b: Maps = Cdr::decode(d)?;
+                    let (result, b_, c) = servant.echo_maps(&a, &b)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&b_, e)?;
+                    Cdr::encode(&c, e)?;
+                    Ok(())
+                }
+                17 => {
+                    let d = call.arguments();
+                    let a: Rights = Cdr::decode(d)?;
+                    let b: Rights = Cdr::decode(d)?;
+                    let (result, b_, c) = servant.echo_rights(a, b)?;
+                    let e = call.reply();
+                    Cdr::encode(&result, e)?;
+                    Cdr::encode(&b_, e)?;
+                    Cdr::encode(&c, e)?;
+                    Ok(())
+                }
+                18 => {
+                    let d = call.arguments();
+                    let a: Option<TextRef> = read_value(d)?;
+                    let b: Option<TextRef> = read_value(d)?;
+                    let (result, b_, c) = servant.echo_text(a.as_ref(), b.as_ref())?;
+                    let e = call.reply();
+                    write_value(e, result.as_ref())?;
+                    write_value(e, b_.as_ref())?;
+                    write_value(e, c.as_ref())?;
+                    Ok(())
+                }
+                _ => Err(SystemException::bad_operation()),
+            }
+        }
+    }
+
+    impl Skeleton for ExchangeSkeleton {
+        fn repository_ids(&self) -> &'static [&'static str] {
+            &["IDL:corelane.test/Values/Exchange:1.0"]
+        }
+
+        fn dispatch(
+            &self,
+            operation: &[u8],
+            call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            const NAMES: &[&str] = &[
+                "echo_mixed",
+                "echo_described",
+                "echo_node",
+                "echo_by_letter",
+                "echo_nodes",
+                "echo_shape",
+                "echo_by_byte",
+                "echo_longer",
+                "echo_money",
+                "echo_ages",
+                "echo_value",
+                "echo_larger",
+                "echo_account",
+                "echo_moneys",
+                "echo_base",
+                "echo_letter",
+                "echo_maps",
+                "echo_rights",
+                "echo_text",
+            ];
+            const DISPLACEMENTS: &[u16] = &[16, 10, 0, 260];
+            static OPERATIONS: OperationTable = OperationTable::new(0, DISPLACEMENTS, NAMES);
+            match OPERATIONS.find(operation) {
+                Some(operation) => Self::call(&*self.0, operation, call),
+                None => Err(SystemException::bad_operation()),
+            }
+        }
+
+        fn cast(&self, slot: &mut dyn std::any::Any) {
+            if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Exchange> = self.0.clone();
+                *slot = Some(servant);
+            }
+        }
+    }
+
+    /// What belongs to `Exchange`.
+    pub mod exchange {
+        corelane::raises! {
+            /// What the operation may raise.
+            pub enum EchoMixedError {
+                Rejected(super::Rejected),
+            }
+        }
+    }
+}
