@@ -250,7 +250,7 @@ impl Generator<'_> {
                 Kind::Union(union) => union.arms.iter().map(|arm| arm.member.ty.clone()).collect(),
                 _ => Vec::new(),
             };
-            let sum = |size: &dyn Fn(&Type) -> u64| members.iter().map(|ty| size(ty)).fold(0, u64::saturating_add);
+            let sum = |size: &dyn Fn(&Type) -> u64| members.iter().map(size).fold(0, u64::saturating_add);
             let (size, least) = match &model.get(*id).kind {
                 Kind::Union(union) => {
                     let largest = members.iter().map(|ty| self.size(ty)).max().unwrap_or(0);

@@ -8,12 +8,14 @@ pub mod values {
         ValueType, read_abstract, read_local, read_value, write_abstract, write_local, write_value,
     };
     use corelane::{
-        Abstract, AnyValue, Fixed, Implementation, Local, Native, ObjectRef, Reference, Servant,
-        SystemException, Value,
+        Abstract, AnyValueRef, Fixed, Implementation, Local, Native, ObjectRef, Reference, Servant,
+        SystemException, ValueRef,
     };
 
     pub type Money = Fixed<9, 4>;
+    corelane::describe! { pub static MONEY_TYPE = alias("IDL:corelane.test/Values/Money:1.0", "Money", &fixed(9, 4)) }
     pub type Moneys = Vec<Money>;
+    corelane::describe! { pub static MONEYS_TYPE = alias("IDL:corelane.test/Values/Moneys:1.0", "Moneys", &sequence(&MONEY_TYPE, 0)) }
     pub const TENTH: Fixed<1, 1> = Fixed::constant(1);
     pub const PRICE: Money = Fixed::constant(199900);
 
@@ -38,6 +40,11 @@ pub mod values {
             })
         }
     }
+
+    corelane::describe! { pub static ACCOUNT_TYPE for Account = structure("IDL:corelane.test/Values/Account:1.0", "Account", &[
+        member("balance", &MONEY_TYPE),
+        member("number", &fixed(31, 0)),
+    ]) }
 
     corelane::bit_mask! {
         pub struct Rights(u8) {
@@ -105,6 +112,15 @@ pub mod values {
         }
     }
 
+    corelane::describe! { pub static SMALL_TYPE for Small = structure("IDL:corelane.test/Values/Small:1.0", "Small", &[
+        member("a", OCTET),
+        member("b", OCTET),
+        member("c", SHORT),
+        member("d", ULONG_LONG),
+        member("allowed", OCTET),
+        member("packed", USHORT),
+    ]) }
+
     /// Members of the base come first.
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub struct Larger {
@@ -143,7 +159,18 @@ pub mod values {
         }
     }
 
+    corelane::describe! { pub static LARGER_TYPE for Larger = structure("IDL:corelane.test/Values/Larger:1.0", "Larger", &[
+        member("a", OCTET),
+        member("b", OCTET),
+        member("c", SHORT),
+        member("d", ULONG_LONG),
+        member("allowed", OCTET),
+        member("packed", USHORT),
+        member("name", STRING),
+    ]) }
+
     pub type Ages = std::collections::BTreeMap<String, i32>;
+    corelane::describe! { pub static AGES_TYPE = alias("IDL:corelane.test/Values/Ages:1.0", "Ages", &sequence(&structure("", "", &[member("key", STRING), member("value", LONG)]), 0)) }
 
     #[derive(Clone, Debug, PartialEq)]
     pub struct Maps {
@@ -249,6 +276,13 @@ pub mod values {
         }
     }
 
+    corelane::describe! { pub static MAPS_TYPE for Maps = structure("IDL:corelane.test/Values/Maps:1.0", "Maps", &[
+        member("by_name", &AGES_TYPE),
+        member("nested", &sequence(&structure("", "", &[member("key", SHORT), member("value", &AGES_TYPE)]), 4)),
+        member("by_number", &sequence(&structure("", "", &[member("key", DOUBLE), member("value", USHORT)]), 0)),
+        member("letters", &sequence(&structure("", "", &[member("key", LONG), member("value", WCHAR)]), 0)),
+    ]) }
+
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub enum ByLetter {
         Number(i32),
@@ -301,6 +335,11 @@ pub mod values {
             }
         }
     }
+
+    corelane::describe! { pub static BY_LETTER_TYPE for ByLetter = union("IDL:corelane.test/Values/ByLetter:1.0", "ByLetter", WCHAR, -1, &[
+        arm(97, "number", LONG),
+        arm(8364, "text", STRING),
+    ]) }
 
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub enum ByByte {
@@ -355,7 +394,14 @@ pub mod values {
         }
     }
 
+    corelane::describe! { pub static BY_BYTE_TYPE for ByByte = union("IDL:corelane.test/Values/ByByte:1.0", "ByByte", OCTET, -1, &[
+        arm(0, "number", LONG),
+        arm(255, "text", STRING),
+    ]) }
+
     pub type Cookie = Native;
+
+    corelane::describe! { pub static COOKIE_TYPE = native("IDL:corelane.test/Values/Cookie:1.0", "Cookie") }
 
     /// Tells the time.
     pub trait Clock: Send + Sync + 'static {
@@ -377,6 +423,8 @@ pub mod values {
 
     /// A shared [`Clock`].
     pub type ClockRef = Local<dyn Clock>;
+
+    corelane::describe! { pub static CLOCK_TYPE = local_interface("IDL:corelane.test/Values/Clock:1.0", "Clock") }
 
     /// What belongs to `Clock`.
     pub mod clock {
@@ -409,6 +457,10 @@ pub mod values {
 
     corelane::user_exception! { Stopped = "IDL:corelane.test/Values/Stopped:1.0" }
 
+    corelane::describe! { pub static STOPPED_TYPE for exception Stopped = exception("IDL:corelane.test/Values/Stopped:1.0", "Stopped", &[
+        member("where", &CLOCK_TYPE),
+    ]) }
+
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub struct Pair {
         pub one: Option<ClockRef>,
@@ -431,6 +483,11 @@ pub mod values {
         }
     }
 
+    corelane::describe! { pub static PAIR_TYPE for Pair = structure("IDL:corelane.test/Values/Pair:1.0", "Pair", &[
+        member("one", &CLOCK_TYPE),
+        member("two", &CLOCK_TYPE),
+    ]) }
+
     pub trait Alarm: Clock {
         fn ring(&self) -> Result<(), SystemException>;
 
@@ -447,6 +504,8 @@ pub mod values {
     /// A shared [`Alarm`].
     pub type AlarmRef = Local<dyn Alarm>;
 
+    corelane::describe! { pub static ALARM_TYPE = local_interface("IDL:corelane.test/Values/Alarm:1.0", "Alarm") }
+
     /// A node of a graph.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Node {
@@ -458,7 +517,7 @@ pub mod values {
     }
 
     /// A shared [`Node`].
-    pub type NodeRef = Value<Node>;
+    pub type NodeRef = ValueRef<Node>;
 
     impl ValueType for Node {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
@@ -480,7 +539,15 @@ pub mod values {
 
     corelane::value_type! { Node = ["IDL:corelane.test/Values/Node:1.0"] }
 
+    corelane::describe! { pub static NODE_TYPE = value("IDL:corelane.test/Values/Node:1.0", "Node", 0, None, &[
+        public("id", LONG),
+        public("left", &NODE_TYPE),
+        public("right", &NODE_TYPE),
+        private("secret", STRING),
+    ]) }
+
     pub type Nodes = Vec<Option<NodeRef>>;
+    corelane::describe! { pub static NODES_TYPE = alias("IDL:corelane.test/Values/Nodes:1.0", "Nodes", &sequence(&NODE_TYPE, 0)) }
 
     #[derive(Clone, Debug, PartialEq)]
     pub struct Base {
@@ -490,7 +557,7 @@ pub mod values {
     }
 
     /// A shared [`Base`].
-    pub type BaseRef = Value<Base>;
+    pub type BaseRef = ValueRef<Base>;
 
     impl ValueType for Base {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
@@ -508,6 +575,11 @@ pub mod values {
 
     corelane::value_type! { Base = ["IDL:corelane.test/Values/Base:1.0"] }
 
+    corelane::describe! { pub static BASE_TYPE = value("IDL:corelane.test/Values/Base:1.0", "Base", 0, None, &[
+        public("tag", OCTET),
+        private("label", WSTRING),
+    ]) }
+
     /// Can be received as a `Base`.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Derived {
@@ -518,7 +590,7 @@ pub mod values {
     }
 
     /// A shared [`Derived`].
-    pub type DerivedRef = Value<Derived>;
+    pub type DerivedRef = ValueRef<Derived>;
 
     impl ValueType for Derived {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
@@ -543,6 +615,11 @@ pub mod values {
         ], truncatable to 1; Base
     }
 
+    corelane::describe! { pub static DERIVED_TYPE = value("IDL:corelane.test/Values/Derived:1.0", "Derived", 3, Some(&BASE_TYPE), &[
+        public("extra", DOUBLE),
+        public("graph", &NODE_TYPE),
+    ]) }
+
     #[derive(Clone, Debug, PartialEq)]
     pub struct Further {
         /// What is inherited.
@@ -551,7 +628,7 @@ pub mod values {
     }
 
     /// A shared [`Further`].
-    pub type FurtherRef = Value<Further>;
+    pub type FurtherRef = ValueRef<Further>;
 
     impl ValueType for Further {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
@@ -586,6 +663,10 @@ pub mod values {
         ], truncatable to 2; Derived, Base
     }
 
+    corelane::describe! { pub static FURTHER_TYPE = value("IDL:corelane.test/Values/Further:1.0", "Further", 3, Some(&DERIVED_TYPE), &[
+        public("more", &NODES_TYPE),
+    ]) }
+
     #[derive(Clone, Debug, PartialEq)]
     pub struct Firm {
         /// What is inherited.
@@ -594,7 +675,7 @@ pub mod values {
     }
 
     /// A shared [`Firm`].
-    pub type FirmRef = Value<Firm>;
+    pub type FirmRef = ValueRef<Firm>;
 
     impl ValueType for Firm {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
@@ -618,11 +699,15 @@ pub mod values {
         ]; Base
     }
 
+    corelane::describe! { pub static FIRM_TYPE = value("IDL:corelane.test/Values/Firm:1.0", "Firm", 0, Some(&BASE_TYPE), &[
+        public("code", LONG),
+    ]) }
+
     #[derive(Clone, Debug, PartialEq)]
     pub struct Nothing;
 
     /// A shared [`Nothing`].
-    pub type NothingRef = Value<Nothing>;
+    pub type NothingRef = ValueRef<Nothing>;
 
     impl ValueType for Nothing {
         fn encode_state(&self, _: &mut Encoder<'_>) -> Result<(), CdrError> {
@@ -636,11 +721,13 @@ pub mod values {
 
     corelane::value_type! { Nothing = ["IDL:corelane.test/Values/Nothing:1.0"] }
 
+    corelane::describe! { pub static NOTHING_TYPE = value("IDL:corelane.test/Values/Nothing:1.0", "Nothing", 0, None, &[]) }
+
     #[derive(Clone, Debug, PartialEq)]
     pub struct Text(pub String);
 
     /// A shared [`Text`].
-    pub type TextRef = Value<Text>;
+    pub type TextRef = ValueRef<Text>;
 
     impl ValueType for Text {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
@@ -654,11 +741,13 @@ pub mod values {
 
     corelane::value_type! { Text = ["IDL:corelane.test/Values/Text:1.0"] }
 
+    corelane::describe! { pub static TEXT_TYPE = value_box("IDL:corelane.test/Values/Text:1.0", "Text", WSTRING) }
+
     #[derive(Clone, Debug, PartialEq)]
     pub struct Longs(pub Vec<i32>);
 
     /// A shared [`Longs`].
-    pub type LongsRef = Value<Longs>;
+    pub type LongsRef = ValueRef<Longs>;
 
     impl ValueType for Longs {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
@@ -672,11 +761,13 @@ pub mod values {
 
     corelane::value_type! { Longs = ["IDL:corelane.test/Values/Longs:1.0"] }
 
+    corelane::describe! { pub static LONGS_TYPE = value_box("IDL:corelane.test/Values/Longs:1.0", "Longs", &sequence(LONG, 0)) }
+
     #[derive(Clone, Debug, PartialEq)]
     pub struct Corner(pub corner::Point);
 
     /// A shared [`Corner`].
-    pub type CornerRef = Value<Corner>;
+    pub type CornerRef = ValueRef<Corner>;
 
     impl ValueType for Corner {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
@@ -689,6 +780,8 @@ pub mod values {
     }
 
     corelane::value_type! { Corner = ["IDL:corelane.test/Values/Corner:1.0"] }
+
+    corelane::describe! { pub static CORNER_TYPE = value_box("IDL:corelane.test/Values/Corner:1.0", "Corner", &corner::POINT_TYPE) }
 
     /// What belongs to `Corner`.
     pub mod corner {
@@ -716,6 +809,11 @@ pub mod values {
                 })
             }
         }
+
+        corelane::describe! { pub static POINT_TYPE for Point = structure("IDL:corelane.test/Values/Corner/Point:1.0", "Point", &[
+            member("x", LONG),
+            member("y", LONG),
+        ]) }
     }
 
     pub trait Named: Send + Sync + 'static {
@@ -751,6 +849,12 @@ pub mod values {
 
         fn as_object(&self) -> &ObjectRef {
             &self.0
+        }
+    }
+
+    impl std::fmt::Display for NamedRef {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(Reference::as_object(self), f)
         }
     }
 
@@ -816,6 +920,8 @@ pub mod values {
         }
     }
 
+    corelane::describe! { pub static NAMED_TYPE for reference NamedRef = interface("IDL:corelane.test/Values/Named:1.0", "Named") }
+
     pub trait Described: Send + Sync + 'static {
         fn describe(&self, width: i16) -> Result<String, SystemException>;
 
@@ -849,6 +955,12 @@ pub mod values {
 
         fn as_object(&self) -> &ObjectRef {
             &self.0
+        }
+    }
+
+    impl std::fmt::Display for DescribedObjectRef {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(Reference::as_object(self), f)
         }
     }
 
@@ -924,14 +1036,18 @@ pub mod values {
 
     corelane::abstract_value! { Described = "IDL:corelane.test/Values/Described:1.0" }
 
+    corelane::describe! { pub static DESCRIBED_TYPE = abstract_interface("IDL:corelane.test/Values/Described:1.0", "Described") }
+
     pub trait Shape: Send + Sync + 'static {
         fn area(&self) -> Result<f64, SystemException>;
     }
 
     /// A shared [`Shape`].
-    pub type ShapeRef = Value<dyn Shape>;
+    pub type ShapeRef = ValueRef<dyn Shape>;
 
     corelane::abstract_value! { Shape = "IDL:corelane.test/Values/Shape:1.0" }
+
+    corelane::describe! { pub static SHAPE_TYPE = value("IDL:corelane.test/Values/Shape:1.0", "Shape", 2, None, &[]) }
 
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub struct Flat;
@@ -950,13 +1066,15 @@ pub mod values {
 
     corelane::user_exception! { Flat = "IDL:corelane.test/Values/Flat:1.0" }
 
+    corelane::describe! { pub static FLAT_TYPE for exception Flat = exception("IDL:corelane.test/Values/Flat:1.0", "Flat", &[]) }
+
     #[derive(Clone, Debug, PartialEq)]
     pub struct Circle {
         pub radius: f64,
     }
 
     /// A shared [`Circle`].
-    pub type CircleRef = Value<Circle>;
+    pub type CircleRef = ValueRef<Circle>;
 
     impl ValueType for Circle {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
@@ -1016,9 +1134,14 @@ pub mod values {
         fn unit(&self) -> Result<CircleRef, SystemException>;
     }
 
+    corelane::describe! { pub static CIRCLE_TYPE = value("IDL:corelane.test/Values/Circle:1.0", "Circle", 0, None, &[
+        public("radius", DOUBLE),
+    ]) }
+
     /// What belongs to `Circle`.
     pub mod circle {
         pub type Others = Vec<Option<super::CircleRef>>;
+        corelane::describe! { pub static OTHERS_TYPE = alias("IDL:corelane.test/Values/Circle/Others:1.0", "Others", &sequence(&super::CIRCLE_TYPE, 0)) }
 
         corelane::raises! {
             /// What the operation may raise.
@@ -1036,7 +1159,7 @@ pub mod values {
     }
 
     /// A shared [`Ring`].
-    pub type RingRef = Value<Ring>;
+    pub type RingRef = ValueRef<Ring>;
 
     impl ValueType for Ring {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
@@ -1089,13 +1212,17 @@ pub mod values {
         RingImplementation of Ring runs RingOperations [CircleOperations, Shape, Named, Described]
     }
 
+    corelane::describe! { pub static RING_TYPE = value("IDL:corelane.test/Values/Ring:1.0", "Ring", 0, Some(&CIRCLE_TYPE), &[
+        public("inner", DOUBLE),
+    ]) }
+
     #[derive(Clone, Debug, PartialEq)]
     pub struct Letter {
         pub text: String,
     }
 
     /// A shared [`Letter`].
-    pub type LetterRef = Value<Letter>;
+    pub type LetterRef = ValueRef<Letter>;
 
     impl ValueType for Letter {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
@@ -1146,6 +1273,10 @@ pub mod values {
         custom LetterImplementation of Letter runs LetterOperations []
     }
 
+    corelane::describe! { pub static LETTER_TYPE = value("IDL:corelane.test/Values/Letter:1.0", "Letter", 1, None, &[
+        public("text", STRING),
+    ]) }
+
     pub trait Thing: Described {
         fn touch(&self) -> Result<(), SystemException>;
 
@@ -1179,6 +1310,12 @@ pub mod values {
 
         fn as_object(&self) -> &ObjectRef {
             Reference::as_object(&self.0)
+        }
+    }
+
+    impl std::fmt::Display for ThingRef {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(Reference::as_object(self), f)
         }
     }
 
@@ -1263,13 +1400,16 @@ pub mod values {
         }
     }
 
+    corelane::describe! { pub static THING_TYPE for reference ThingRef = interface("IDL:corelane.test/Values/Thing:1.0", "Thing") }
+
     pub type AliasRef = NodeRef;
+    corelane::describe! { pub static ALIAS_TYPE = alias("IDL:corelane.test/Values/Alias:1.0", "Alias", &NODE_TYPE) }
 
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub enum Choice {
         Leaf(Option<NodeRef>),
         Text(Option<DescribedRef>),
-        Anything(Option<AnyValue>),
+        Anything(Option<AnyValueRef>),
         /// No member: the discriminator has a value without a label.
         Other(i32),
     }
@@ -1324,6 +1464,12 @@ pub mod values {
         }
     }
 
+    corelane::describe! { pub static CHOICE_TYPE for Choice = union("IDL:corelane.test/Values/Choice:1.0", "Choice", LONG, -1, &[
+        arm(0, "leaf", &NODE_TYPE),
+        arm(1, "text", &DESCRIBED_TYPE),
+        arm(2, "anything", VALUE_BASE),
+    ]) }
+
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub struct Mixed {
         pub first: Option<NodeRef>,
@@ -1332,7 +1478,7 @@ pub mod values {
         pub chosen: Choice,
         pub form: Option<ShapeRef>,
         pub note: Option<TextRef>,
-        pub any_value: Option<AnyValue>,
+        pub any_value: Option<AnyValueRef>,
         pub list: Nodes,
         pub two: [Option<NodeRef>; 2],
         pub table: std::collections::BTreeMap<i32, Option<NodeRef>>,
@@ -1405,6 +1551,19 @@ pub mod values {
         }
     }
 
+    corelane::describe! { pub static MIXED_TYPE for Mixed = structure("IDL:corelane.test/Values/Mixed:1.0", "Mixed", &[
+        member("first", &NODE_TYPE),
+        member("second", &ALIAS_TYPE),
+        member("third", &DESCRIBED_TYPE),
+        member("chosen", &CHOICE_TYPE),
+        member("form", &SHAPE_TYPE),
+        member("note", &TEXT_TYPE),
+        member("any_value", VALUE_BASE),
+        member("list", &NODES_TYPE),
+        member("two", &array(&NODE_TYPE, 2)),
+        member("table", &sequence(&structure("", "", &[member("key", LONG), member("value", &NODE_TYPE)]), 0)),
+    ]) }
+
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub struct Rejected {
         pub culprit: Option<NodeRef>,
@@ -1425,6 +1584,10 @@ pub mod values {
     }
 
     corelane::user_exception! { Rejected = "IDL:corelane.test/Values/Rejected:1.0" }
+
+    corelane::describe! { pub static REJECTED_TYPE for exception Rejected = exception("IDL:corelane.test/Values/Rejected:1.0", "Rejected", &[
+        member("culprit", &NODE_TYPE),
+    ]) }
 
     pub trait Exchange: Send + Sync + 'static {
         fn echo_node(
@@ -1461,9 +1624,16 @@ pub mod values {
         >;
         fn echo_value(
             &self,
-            a: Option<&AnyValue>,
-            b: Option<&AnyValue>,
-        ) -> Result<(Option<AnyValue>, Option<AnyValue>, Option<AnyValue>), SystemException>;
+            a: Option<&AnyValueRef>,
+            b: Option<&AnyValueRef>,
+        ) -> Result<
+            (
+                Option<AnyValueRef>,
+                Option<AnyValueRef>,
+                Option<AnyValueRef>,
+            ),
+            SystemException,
+        >;
         fn echo_nodes(
             &self,
             a: &[Option<NodeRef>],
@@ -1548,6 +1718,12 @@ pub mod values {
 
         fn as_object(&self) -> &ObjectRef {
             &self.0
+        }
+    }
+
+    impl std::fmt::Display for ExchangeRef {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(Reference::as_object(self), f)
         }
     }
 
@@ -1680,10 +1856,16 @@ pub mod values {
 
         pub fn echo_value(
             &self,
-            a: Option<&AnyValue>,
-            b: Option<&AnyValue>,
-        ) -> Result<(Option<AnyValue>, Option<AnyValue>, Option<AnyValue>), SystemException>
-        {
+            a: Option<&AnyValueRef>,
+            b: Option<&AnyValueRef>,
+        ) -> Result<
+            (
+                Option<AnyValueRef>,
+                Option<AnyValueRef>,
+                Option<AnyValueRef>,
+            ),
+            SystemException,
+        > {
             static OPERATION: Operation = Operation::new("echo_value");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_value(a, b);
@@ -1695,9 +1877,9 @@ pub mod values {
                 write_value(e, b)
             })?;
             reply.read(|d| {
-                let result: Option<AnyValue> = read_value(d)?;
-                let b: Option<AnyValue> = read_value(d)?;
-                let c: Option<AnyValue> = read_value(d)?;
+                let result: Option<AnyValueRef> = read_value(d)?;
+                let b: Option<AnyValueRef> = read_value(d)?;
+                let c: Option<AnyValueRef> = read_value(d)?;
                 Ok((result, b, c))
             })
         }
@@ -2251,8 +2433,8 @@ pub mod values {
                 }
                 10 => {
                     let d = call.arguments();
-                    let a: Option<AnyValue> = read_value(d)?;
-                    let b: Option<AnyValue> = read_value(d)?;
+                    let a: Option<AnyValueRef> = read_value(d)?;
+                    let b: Option<AnyValueRef> = read_value(d)?;
                     let (result, b_, c) = servant.echo_value(a.as_ref(), b.as_ref())?;
                     let e = call.reply();
                     write_value(e, result.as_ref())?;
@@ -2401,6 +2583,8 @@ pub mod values {
             }
         }
     }
+
+    corelane::describe! { pub static EXCHANGE_TYPE for reference ExchangeRef = interface("IDL:corelane.test/Values/Exchange:1.0", "Exchange") }
 
     /// What belongs to `Exchange`.
     pub mod exchange {

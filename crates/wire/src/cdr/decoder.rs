@@ -227,7 +227,7 @@ impl<'m> Decoder<'m> {
             self.open_chunk()?;
             let gap = self.gap(N);
             let octets = self.rest.get(gap..).and_then(<[u8]>::split_first_chunk);
-            let (octets, rest) = octets.ok_or(CdrError::Truncated)?;
+            let (octets, rest) = octets.ok_or(CdrError::BadValue)?;
             self.rest = rest;
             return Ok((*octets, self));
         }
@@ -253,7 +253,7 @@ impl<'m> Decoder<'m> {
     fn raw_from_next(mut self, len: usize) -> Result<(&'m [u8], Decoder<'m>), CdrError> {
         if self.chunks.level > 0 {
             self.open_chunk()?;
-            let (octets, rest) = self.rest.split_at_checked(len).ok_or(CdrError::Truncated)?;
+            let (octets, rest) = self.rest.split_at_checked(len).ok_or(CdrError::BadValue)?;
             self.rest = rest;
             return Ok((octets, self));
         }
