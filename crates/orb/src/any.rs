@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use corelane_wire::Value;
+use corelane_wire::cdr::ValueSpace;
 pub use corelane_wire::typecode::{Kind, TypeCode, TypeCodeError};
 use corelane_wire::{AnyValue, Cdr, CdrError, Decoder, Encoder, Octets};
 
@@ -104,7 +105,8 @@ impl Any {
         if !self.is::<T>() {
             return Err(mismatch(SystemExceptionKind::BadOperation, &T::type_code(), self.type_code()));
         }
-        let mut d = self.value.decoder();
+        let values = ValueSpace::new();
+        let mut d = self.value.decoder().with_values(&values);
         if let Some(core) = &self.core {
             d = d.with_env(core);
         }
