@@ -129,6 +129,7 @@ macro_rules! bit_set {
 }
 
 #[cfg(test)]
+#[expect(unreachable_pub, reason = "the macros make public types")]
 mod tests {
     crate::bit_mask! {
         /// Flags.
