@@ -1,4 +1,4 @@
-//! Compiles the types of the target `generated`.
+//! Compiles the types of the targets `generated` and `valuetypes`.
 fn main() {
-    corelane_idl::Builder::new().compile("idl/values.idl");
+    corelane_idl::Builder::new().compile("idl/values.idl").compile("idl/valuetypes.idl");
 }

@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod generated;
+mod valuetypes;
 
 pub use generated::generated;
+pub use valuetypes::valuetypes;
 
 pub use corelane_idl::fuzz::source as idl;
 pub use corelane_wire::fuzz::{any, cdr, connection_ops, giop_framing, ior_text};
@@ -24,6 +26,7 @@ pub const TARGETS: &[Target] = &[
     ("giop_framing", giop_framing),
     ("idl", idl),
     ("ior_text", ior_text),
+    ("valuetypes", valuetypes),
 ];
 
 /// Panics for one input out of four thousand million, by which `cargo xtask fuzz --prove` sees that the engine is led by

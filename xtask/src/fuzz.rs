@@ -32,6 +32,7 @@ const TARGETS: &[Target] = &[
     Target { name: "cdr", what: "CDR values of every type", longest: 256, dictionary: None },
     Target { name: "any", what: "values of any type", longest: 192, dictionary: None },
     Target { name: "generated", what: "CDR of what the IDL compiler makes", longest: 192, dictionary: None },
+    Target { name: "valuetypes", what: "values with sharing, chunks and indirections", longest: 256, dictionary: None },
     Target { name: "giop_framing", what: "GIOP streams in arbitrary pieces", longest: 512, dictionary: None },
     Target { name: "ior_text", what: "IOR and corbaloc text", longest: 768, dictionary: Some("ior_text") },
     Target { name: "connection_ops", what: "operations on a connection's state", longest: 128, dictionary: None },
