@@ -1,15 +1,18 @@
 //! Between references on the wire and endpoints of transports.
 
 use corelane_net::Endpoint;
+use corelane_sched::PriorityModel;
 use corelane_wire::codeset::{CodeSetInfo, negotiate};
 use corelane_wire::giop;
 use corelane_wire::ior::{
     self, Address, Corbaloc, Ior, ObjectUrl, Profile, TaggedComponent, TaggedProfile, TaoEndpoint, UrlError,
     component_tag,
 };
+use corelane_wire::rt::{PriorityModelValue, parse_bands, policy_type};
 use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::rt::client::Said;
 
 /// What omniORB writes, and expects, as the TCP address of a server that has none.
 const NO_TCP: (&str, u16) = ("255.255.255.255", 65535);
@@ -26,6 +29,10 @@ pub(crate) struct Found {
     pub(crate) default_code_sets: CodeSets,
     /// Which profile of the reference it is.
     pub(crate) index: u32,
+    /// What it says of priorities.
+    pub(crate) said: Said,
+    /// The endpoints of lanes.
+    pub(crate) lanes: Vec<LaneEndpoint>,
 }
 
 /// The profiles of `ior` that are understood and lead somewhere, in its order.
@@ -41,7 +48,47 @@ fn found(profile: &Profile<'_>, highest: Version, native: CharSet, index: u32) -
         if version == Version::GIOP_1_0 { None } else { info.as_ref().and_then(|info| choose(native, info)) };
     let default_code_sets = if version == Version::GIOP_1_0 { CodeSets::DEFAULT } else { CodeSets::LATIN1_UTF16 };
     let endpoints = profile.endpoints().into_iter().filter_map(endpoint).collect();
-    Found { endpoints, object_key: profile.object_key.to_vec(), version, code_sets, default_code_sets, index }
+    let (said, lanes) = (said(profile), lanes(profile));
+    Found {
+        endpoints,
+        object_key: profile.object_key.to_vec(),
+        version,
+        code_sets,
+        default_code_sets,
+        index,
+        said,
+        lanes,
+    }
+}
+
+/// What a profile says of priorities. Policies that do not decode say nothing.
+fn said(profile: &Profile<'_>) -> Said {
+    let mut said = Said::default();
+    let Some(Ok(policies)) = profile.components.find(component_tag::POLICIES).map(ior::policies) else { return said };
+    if let Some(Ok(value)) = policies.find(policy_type::PRIORITY_MODEL).map(PriorityModelValue::parse) {
+        said.model = PriorityModel::from_number(value.model).map(|model| (model, value.server_priority));
+    }
+    if let Some(Ok(bands)) = policies.find(policy_type::PRIORITY_BANDED_CONNECTION).map(parse_bands) {
+        said.bands = bands;
+    }
+    said
+}
+
+/// The endpoints of lanes in a profile, TAO's or our own.
+fn lanes(profile: &Profile<'_>) -> Vec<LaneEndpoint> {
+    let data = profile
+        .components
+        .find(component_tag::TAO_ENDPOINTS)
+        .or_else(|| profile.components.find(component_tag::LANE_ENDPOINTS));
+    let Some(Ok(found)) = data.map(|data| TaoEndpoint::parse_all(profile.tag, data)) else { return Vec::new() };
+    let lane = |found: TaoEndpoint| LaneEndpoint {
+        endpoint: match found.port {
+            Some(port) => Endpoint::tcp(found.address, port),
+            None => Endpoint::unix(found.address),
+        },
+        priority: found.priority,
+    };
+    found.into_iter().map(lane).collect()
 }
 
 /// The native set wherever the server has it (UTF-8 by default, in which Rust's strings need no conversion); else by the

@@ -14,6 +14,8 @@ use crate::invocation::target::Binding;
 use crate::invocation::{Deferred, Operation, Reply, call};
 use crate::orb::Core;
 use crate::policy::{CallPolicies, SyncScope, Timeout};
+use crate::rt::RtClientPolicies;
+use crate::rt::client::Asked;
 
 /// The repository id that every object has.
 pub(crate) const OBJECT_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
@@ -31,7 +33,12 @@ pub struct ObjectRef {
 
 impl ObjectRef {
     pub(crate) fn new(core: Arc<Core>, ior: Ior) -> Self {
-        ObjectRef { core, binding: Arc::new(Binding::new(ior)), policies: CallPolicies::NONE, canceller: None }
+        ObjectRef {
+            core,
+            binding: Arc::new(Binding::new(ior, Asked::default())),
+            policies: CallPolicies::NONE,
+            canceller: None,
+        }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -71,6 +78,16 @@ impl ObjectRef {
     #[must_use]
     pub fn with_policies(&self, policies: CallPolicies) -> Self {
         ObjectRef { policies: policies.or(self.policies), ..self.clone() }
+    }
+
+    /// A reference to the same object with these real-time policies.
+    ///
+    /// # Errors
+    /// BAD_PARAM for priorities that are no bands. Policies that do not go with the object's are INV_POLICY at the first call, or
+    /// when [`validate_connection`](Self::validate_connection) is called.
+    pub fn with_rt_policies(&self, policies: &RtClientPolicies) -> Result<Self, SystemException> {
+        let binding = Arc::new(Binding::new(self.ior().clone(), policies.check()?));
+        Ok(ObjectRef { binding, ..self.clone() })
     }
 
     /// A copy whose calls `canceller` can end.

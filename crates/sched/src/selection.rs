@@ -61,6 +61,24 @@ pub fn band(
     bands.band_of(priority).map(Some).ok_or(Unreachable::OutsideBands)
 }
 
+/// Whether an endpoint serves a call: `endpoint` is the priority that the reference gives it (-1: none), `only` says that there is no
+/// other one. The rule is that of [`endpoints`].
+#[must_use]
+pub fn serves(
+    model: Option<PriorityModel>,
+    band: Option<PriorityBand>,
+    priority: Priority,
+    endpoint: i16,
+    only: bool,
+) -> bool {
+    match (Priority::new(endpoint), band) {
+        _ if model != Some(PriorityModel::ClientPropagated) || (only && endpoint == -1) => true,
+        (Some(endpoint), Some(band)) => band.contains(endpoint),
+        (Some(endpoint), None) => endpoint == priority,
+        (None, _) => false,
+    }
+}
+
 /// Which endpoints serve a call, as indices into `endpoints`, the priorities that the reference gives them (-1: none).
 ///
 /// Without a model, or with a server-declared priority, all do. Else those of exactly the client's priority or inside its band; an
@@ -74,14 +92,9 @@ pub fn endpoints(
     priority: Priority,
     endpoints: &[i16],
 ) -> Result<Vec<usize>, Unreachable> {
-    let all = model != Some(PriorityModel::ClientPropagated) || matches!(endpoints, [-1]);
-    let serves = |&endpoint: &i16| match (Priority::new(endpoint), band) {
-        _ if all => true,
-        (Some(endpoint), Some(band)) => band.contains(endpoint),
-        (Some(endpoint), None) => endpoint == priority,
-        (None, _) => false,
-    };
-    let found: Vec<usize> = (0..endpoints.len()).filter(|&index| serves(&endpoints[index])).collect();
+    let only = endpoints.len() == 1;
+    let serves = |&index: &usize| serves(model, band, priority, endpoints[index], only);
+    let found: Vec<usize> = (0..endpoints.len()).filter(serves).collect();
     if found.is_empty() { Err(Unreachable::NoEndpoint) } else { Ok(found) }
 }
 

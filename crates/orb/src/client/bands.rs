@@ -7,19 +7,28 @@ use corelane_sys::thread;
 
 use super::pool::Pool;
 
-/// Calls that may share connections: those of threads with the same native priority.
+/// Calls that may share connections: those of threads with the same native priority, or where a reference has priority bands, those
+/// of one band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Band(u8);
+pub(crate) struct Band(u32);
+
+/// Where the numbers of a reference's priority bands begin.
+const RANGES: u32 = 1 << 8;
 
 impl Band {
     /// The band of calls that the calling thread makes.
     #[inline]
     pub(crate) fn of_thread() -> Self {
-        Band(thread::native_priority())
+        Band(thread::native_priority().into())
     }
 
-    /// The native priority.
-    pub(crate) fn number(self) -> u8 {
+    /// The band of calls in a reference's `index`th range of priorities.
+    pub(crate) fn of_range(index: usize) -> Self {
+        Band(RANGES + u32::try_from(index).unwrap_or(u32::MAX - RANGES))
+    }
+
+    /// A number of its own, for names.
+    pub(crate) fn number(self) -> u32 {
         self.0
     }
 }

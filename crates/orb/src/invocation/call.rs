@@ -10,6 +10,7 @@ use corelane_wire::giop::{
     ServiceContext, context_id,
 };
 use corelane_wire::ior::Ior;
+use corelane_wire::rt;
 use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Limits, Octets};
 
 use super::Operation;
@@ -153,6 +154,8 @@ pub(super) struct Call<'r, 'c, 'a> {
     pub(super) object: &'c ObjectRef,
     pub(super) request: Request<'c, 'a>,
     pub(super) due: Due,
+    /// What the request says of its priority (RTCorbaPriority), as the connection at hand was chosen.
+    pub(super) priority: Option<i16>,
 }
 
 impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
@@ -163,7 +166,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         request: Request<'c, 'a>,
     ) -> Result<Self, SystemException> {
         core.check_usable()?;
-        Ok(Call { core, object, request, due: Due::of(object.timeout()) })
+        Ok(Call { core, object, request, due: Due::of(object.timeout()), priority: None })
     }
 
     /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send.
@@ -173,8 +176,10 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         if !binding.has_moved() {
             let target = binding.original(self.core);
             if let Some(profile) = target.profiles.first()
-                && let Some(connection) = profile.pool().idle()
+                && let Ok(chosen) = profile.choose(self.core)
+                && let Some(connection) = chosen.pool.idle()
             {
+                self.priority = chosen.priority;
                 let way = Way { target, profile, addressing: AddressingMode::Key };
                 return match self.attempt(way, connection) {
                     Ok(reply) => Ok(reply),
@@ -258,14 +263,21 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         let Request::Call { operation, response, arguments } = &self.request else {
             return giop::write_locate_request(encoder, way.profile.version, id, &target);
         };
-        let data;
-        let context;
-        let contexts: &[ServiceContext<'_>] = match announce {
-            None => &[],
-            Some(code_sets) => {
-                data = CodeSetContext::from(code_sets).data();
-                context = [ServiceContext { id: context_id::CODE_SETS, data: &data }];
-                &context
+        let code_sets = announce.map(|code_sets| CodeSetContext::from(code_sets).data());
+        let priority = self.priority.map(rt::priority_context);
+        let both;
+        let one;
+        let code_sets = code_sets.as_ref().map(|data| ServiceContext { id: context_id::CODE_SETS, data });
+        let priority = priority.as_ref().map(|data| ServiceContext { id: context_id::RT_CORBA_PRIORITY, data });
+        let contexts: &[ServiceContext<'_>] = match (code_sets, priority) {
+            (None, None) => &[],
+            (Some(first), Some(second)) => {
+                both = [first, second];
+                &both
+            }
+            (Some(context), None) | (None, Some(context)) => {
+                one = [context];
+                &one
             }
         };
         let head = RequestHead {

@@ -15,7 +15,7 @@ use super::reply::Reply;
 use super::shared::Posted;
 use super::target::Target;
 use crate::client::multiplexed::Multiplexed;
-use crate::client::pool::{Checkout, NoConnection};
+use crate::client::pool::{Checkout, NoConnection, Pool};
 use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
 use crate::policy::{AllBusy, CallPolicies};
@@ -47,6 +47,8 @@ pub(super) struct Driver<'r, 'c, 'a> {
     target: Arc<Target>,
     profile: usize,
     addressing: AddressingMode,
+    /// The connections that the call may take.
+    pool: Option<Arc<Pool>>,
     connection: Option<Connection>,
     next_target: Option<Arc<Target>>,
     /// Only a connection made now will do.
@@ -76,6 +78,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             target: forwarded.unwrap_or_else(|| Arc::clone(original)),
             profile: 0,
             addressing: AddressingMode::Key,
+            pool: None,
             connection: None,
             next_target: None,
             fresh: false,
@@ -87,6 +90,10 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// From the first step.
     #[cold]
     pub(super) fn run(self) -> Result<Option<Reply<'r>>, SystemException> {
+        if self.target.profiles.is_empty() && self.call.object.binding().asks_for_protocols() {
+            return Err(SystemException::new(Kind::InvPolicy, 0, Completion::No)
+                .because("the object cannot be reached by a protocol that the ClientProtocol policy allows"));
+        }
         let output = self.machine.start();
         self.drive(output)
     }
@@ -167,21 +174,40 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 
     fn connect(&mut self) -> Input {
-        if self.connect_at_once() { Input::Connected } else { self.connect_anew() }
+        self.connect_at_once().unwrap_or_else(|| self.connect_anew())
     }
 
-    /// Takes a connection that nobody uses, if there is one.
-    fn connect_at_once(&mut self) -> bool {
-        let Some(profile) = self.target.profiles.get(self.profile) else { return false };
-        self.connection = if self.fresh { None } else { profile.pool().idle().map(Connection::Own) };
-        self.connection.is_some()
+    /// Chooses the connections that the call may take, and takes one that nobody uses; `None` if there is none.
+    fn connect_at_once(&mut self) -> Option<Input> {
+        if let Err(refused) = self.choose() {
+            return Some(refused);
+        }
+        let idle = if self.fresh { None } else { self.pool.as_ref().and_then(|pool| pool.idle()) };
+        self.connection = idle.map(Connection::Own);
+        self.connection.as_ref().map(|_| Input::Connected)
+    }
+
+    /// Which connections the call may take, by its priority.
+    fn choose(&mut self) -> Result<(), Input> {
+        let profile = self.target.profiles.get(self.profile).ok_or(Input::ConnectFailed)?;
+        match profile.choose(self.call.core) {
+            Ok(chosen) => {
+                self.pool = Some(Arc::clone(chosen.pool));
+                self.call.priority = chosen.priority;
+                Ok(())
+            }
+            Err(exception) => {
+                let input = Input::Raised { kind: exception.kind(), completed: exception.completed() };
+                self.raised = Some(exception);
+                Err(input)
+            }
+        }
     }
 
     fn connect_anew(&mut self) -> Input {
         let start = clock::now();
         let (whole, until) = self.connect_until(start);
-        let Some(profile) = self.target.profiles.get(self.profile) else { return Input::ConnectFailed };
-        let pool = profile.pool();
+        let Some(pool) = &self.pool else { return Input::ConnectFailed };
         let outcome = match self.call.core.config().all_busy {
             AllBusy::Share if pool.is_all_busy() => pool.shared(self.call.core, until).map(Connection::Shared),
             _ => pool.connect(self.call.core, whole, until, self.fresh).map(Connection::Own),
@@ -190,10 +216,13 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 
     fn connect_shared(&mut self) -> Input {
+        if let Err(refused) = self.choose() {
+            return refused;
+        }
         let start = clock::now();
         let (_, until) = self.connect_until(start);
-        let Some(profile) = self.target.profiles.get(self.profile) else { return Input::ConnectFailed };
-        let outcome = profile.pool().shared(self.call.core, until).map(Connection::Shared);
+        let Some(pool) = &self.pool else { return Input::ConnectFailed };
+        let outcome = pool.shared(self.call.core, until).map(Connection::Shared);
         self.connected(outcome, start, clock::now())
     }
 
@@ -210,8 +239,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
 
     /// What came of connecting between `start` and `now`.
     fn connected(&mut self, outcome: Result<Connection, NoConnection>, start: Monotonic, now: Monotonic) -> Input {
-        let profile = self.target.profiles.get(self.profile);
-        let endpoint = profile.and_then(|profile| profile.pool().endpoints().first()).map(ToString::to_string);
+        let endpoint = self.pool.as_ref().and_then(|pool| pool.endpoints().first()).map(ToString::to_string);
         let elapsed = Some(now.since(start));
         let detail = |phase, message| Detail { endpoint, phase: Some(phase), elapsed, message };
         let over = self.call.due.moment().is_some_and(|whole| now >= whole);
@@ -259,7 +287,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
                 Ok(input)
             }
             Trouble::Forward(ior) => {
-                let target = Arc::new(Target::new(self.call.core, ior));
+                let target = Arc::new(self.call.object.binding().target(self.call.core, ior));
                 let profiles = target.profiles.len();
                 self.next_target = Some(target);
                 Ok(Input::Forwarded { profiles })

@@ -10,8 +10,9 @@ use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Version};
 
 use crate::client::bands::{Band, Bands};
-use crate::client::pool::Pool;
+use crate::exception::SystemException;
 use crate::orb::Core;
+use crate::rt::client::{Asked, Chosen, Lanes};
 
 /// A reference's way to its object, shared by all copies of the reference.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(crate) struct Binding {
     /// Spares the look where nothing was forwarded.
     moved: AtomicBool,
     local: OnceLock<Option<Box<[u8]>>>,
+    asked: Asked,
 }
 
 /// The usable profiles of one IOR, in its order.
@@ -36,6 +38,8 @@ pub(crate) struct Target {
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) bands: Arc<Bands>,
+    /// Where priorities decide which connections are taken.
+    pub(crate) lanes: Option<Box<Lanes>>,
     pub(crate) object_key: Box<[u8]>,
     pub(crate) version: Version,
     /// What to announce on a new connection; `None` in GIOP 1.0 and where the profile says nothing about code sets.
@@ -47,9 +51,10 @@ pub(crate) struct Profile {
 }
 
 impl Binding {
-    pub(crate) fn new(ior: Ior) -> Self {
+    pub(crate) fn new(ior: Ior, asked: Asked) -> Self {
         Binding {
             ior,
+            asked,
             original: OnceLock::new(),
             forwarded: Published::new("forwarded target", Scope::Orb, None),
             moved: AtomicBool::new(false),
@@ -64,7 +69,20 @@ impl Binding {
     /// The target of the reference itself.
     #[inline]
     pub(crate) fn original(&self, core: &Core) -> &Arc<Target> {
-        self.original.get_or_init(|| Arc::new(Target::new(core, self.ior.clone())))
+        self.original.get_or_init(|| Arc::new(self.target(core, self.ior.clone())))
+    }
+
+    /// The way to the object at `ior`, by what was asked of this reference.
+    #[cold]
+    pub(crate) fn target(&self, core: &Core, ior: Ior) -> Target {
+        let profiles = core.usable_profiles(&ior, &self.asked);
+        Target { ior, profiles }
+    }
+
+    /// Whether it may be that only the protocols asked for leave no way to the object.
+    #[cold]
+    pub(crate) fn asks_for_protocols(&self) -> bool {
+        !self.asked.protocols.is_empty()
     }
 
     /// Whether the object was forwarded.
@@ -102,19 +120,16 @@ impl Binding {
 }
 
 impl Profile {
-    /// The connections of the calling thread's band.
+    /// The connections of a call of the calling thread, and what its request says of the priority.
+    ///
+    /// # Errors
+    /// Those of [`Lanes::choose`].
     #[inline]
-    pub(crate) fn pool(&self) -> &Arc<Pool> {
-        self.bands.pool(Band::of_thread())
-    }
-}
-
-impl Target {
-    /// Every profile that some transport serves.
-    #[cold]
-    pub(crate) fn new(core: &Core, ior: Ior) -> Self {
-        let profiles = core.usable_profiles(&ior);
-        Target { ior, profiles }
+    pub(crate) fn choose(&self, core: &Core) -> Result<Chosen<'_>, SystemException> {
+        match &self.lanes {
+            None => Ok(Chosen { pool: self.bands.pool(Band::of_thread()), priority: None }),
+            Some(lanes) => lanes.choose(core),
+        }
     }
 }
 

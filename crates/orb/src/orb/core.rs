@@ -26,7 +26,9 @@ use crate::main_thread::MainQueue;
 use crate::object::ObjectRef;
 use crate::poa::{Adapters, Key, Poa};
 use crate::policy::{AllBusy, CallPolicies};
+use crate::rt::Protocol;
 use crate::rt::RtConfig;
+use crate::rt::client::{Asked, Lanes};
 use crate::rt::pool::Registry;
 use crate::server::lane::Lane;
 
@@ -60,6 +62,17 @@ const RUNNING: u8 = 0;
 const ENDING: u8 = 1;
 const ENDED: u8 = 2;
 
+/// The place of an endpoint's protocol among those that a client asks for; `None` if it is not among them.
+fn rank(protocols: &[Protocol], endpoint: &Endpoint) -> Option<usize> {
+    if protocols.is_empty() {
+        return Some(0);
+    }
+    protocols.iter().position(|protocol| match protocol {
+        Protocol::Tcp(_) => matches!(endpoint, Endpoint::Tcp { .. }),
+        Protocol::Unix(_) => matches!(endpoint, Endpoint::Unix { .. }),
+    })
+}
+
 /// The inside of an ORB.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -71,6 +84,8 @@ pub(crate) struct Core {
     replies: Replies,
     /// The servers that references lead to, by the addresses of a profile.
     servers: Mutex<HashMap<Vec<Endpoint>, Arc<Bands>>>,
+    /// Connections that are one reference's alone.
+    private: Mutex<Vec<Weak<Bands>>>,
     lanes: OnceLock<Vec<Arc<Lane>>>,
     listening: OnceLock<Vec<Endpoint>>,
     published: OnceLock<Vec<Endpoint>>,
@@ -96,6 +111,7 @@ impl Core {
             events,
             watcher: Watcher::new(1 << 20, stamp)?,
             servers: Mutex::new("servers", Scope::Orb, HashMap::new()),
+            private: Mutex::new("private connections", Scope::Orb, Vec::new()),
             lanes: OnceLock::new(),
             listening: OnceLock::new(),
             published: OnceLock::new(),
@@ -213,7 +229,8 @@ impl Core {
                 lane.tidy(self);
             }
             // Not under the lock: closing a connection is a system call.
-            let servers: Vec<Arc<Bands>> = self.servers.lock().values().cloned().collect();
+            let mut servers: Vec<Arc<Bands>> = self.servers.lock().values().cloned().collect();
+            servers.extend(self.private.lock().iter().filter_map(Weak::upgrade));
             let now = Monotonic::now();
             for pool in servers.iter().flat_map(|server| server.pools()) {
                 pool.tidy(now, self.config.idle_time);
@@ -289,25 +306,56 @@ impl Core {
     }
 
     /// The profiles of `ior` that a transport serves, bound to their connections.
-    pub(crate) fn usable_profiles(&self, ior: &Ior) -> Vec<Profile> {
-        crate::address::profiles(ior, self.config.version, self.config.native_char_set)
+    pub(crate) fn usable_profiles(&self, ior: &Ior, asked: &Asked) -> Vec<Profile> {
+        let found = crate::address::profiles(ior, self.config.version, self.config.native_char_set);
+        let mut profiles: Vec<(usize, Profile)> = found
             .into_iter()
             .filter_map(|found| {
-                let endpoints: Vec<Endpoint> = found
-                    .endpoints
-                    .into_iter()
-                    .filter(|endpoint| self.transports.for_endpoint(endpoint).is_some())
-                    .collect();
-                (!endpoints.is_empty()).then(|| Profile {
-                    bands: self.server(endpoints),
+                let endpoints: Vec<Endpoint> =
+                    found.endpoints.into_iter().filter(|endpoint| self.reaches(endpoint)).collect();
+                let rank = rank(&asked.protocols, endpoints.first()?)?;
+                let bands = self.connections(endpoints, asked.private);
+                let lanes = || {
+                    let reached = found.lanes.into_iter().filter(|lane| self.reaches(&lane.endpoint));
+                    let mut lanes: Vec<(i16, Arc<Bands>)> = reached
+                        .map(|lane| (lane.priority, self.connections(vec![lane.endpoint], asked.private)))
+                        .collect();
+                    if lanes.is_empty() {
+                        lanes.push((-1, Arc::clone(&bands)));
+                    }
+                    lanes
+                };
+                let lanes = Lanes::new(&found.said, asked, lanes).map(Box::new);
+                let profile = Profile {
+                    bands,
+                    lanes,
                     object_key: found.object_key.into(),
                     version: found.version,
                     code_sets: found.code_sets,
                     default_code_sets: found.default_code_sets,
                     index: found.index,
-                })
+                };
+                Some((rank, profile))
             })
-            .collect()
+            .collect();
+        // The reference's own order holds among those of one protocol.
+        profiles.sort_by_key(|(rank, _)| *rank);
+        profiles.into_iter().map(|(_, profile)| profile).collect()
+    }
+
+    fn reaches(&self, endpoint: &Endpoint) -> bool {
+        self.transports.for_endpoint(endpoint).is_some()
+    }
+
+    fn connections(&self, endpoints: Vec<Endpoint>, private: bool) -> Arc<Bands> {
+        if !private {
+            return self.server(endpoints);
+        }
+        let bands = Arc::new(Bands::new(&endpoints, self.config.connections_per_server));
+        let mut private = self.private.lock();
+        private.retain(|bands| bands.strong_count() > 0);
+        private.push(Arc::downgrade(&bands));
+        bands
     }
 
     /// The object key of `ior` if it may be an object of this ORB: a transient key of this very ORB, or any key at an address
@@ -405,7 +453,9 @@ impl Core {
             // A thread that panicked has already been reported; its end is what matters here.
             let _ = thread.join();
         }
-        for server in self.servers.lock().drain().map(|(_, server)| server) {
+        let mut servers: Vec<Arc<Bands>> = self.servers.lock().drain().map(|(_, server)| server).collect();
+        servers.extend(self.private.lock().drain(..).filter_map(|server| server.upgrade()));
+        for server in servers {
             server.pools().for_each(|pool| pool.close_idle());
         }
         self.replies.stop();

@@ -16,7 +16,6 @@ use super::hold::{Held, Hold, Kept};
 use super::{Found, Located, Wanted};
 use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::invocation::target::Target;
 use crate::invocation::{Body, Operation, Reply, call};
 use crate::object::ObjectRef;
 use crate::orb::Core;
@@ -102,7 +101,8 @@ fn follow<T, E: From<SystemException>>(
     for _ in 0..FORWARDS {
         let Some(key) = reference.binding().local_key(core) else {
             // The marshalled call begins there, so that nobody is asked twice for one call.
-            object.binding().set_forwarded(Some(Arc::new(Target::new(core, reference.ior().clone()))));
+            let target = object.binding().target(core, reference.ior().clone());
+            object.binding().set_forwarded(Some(Arc::new(target)));
             return None;
         };
         match look(key) {

@@ -10,6 +10,7 @@
 //! * A lane's thread never changes its priority; one of a pool without lanes takes it back after the upcall.
 //! * A request runs in a lane of its POA's own pool. One that arrives elsewhere is handed over once, and never by a thread that waits.
 
+pub(crate) mod client;
 mod config;
 mod current;
 mod mutex;
@@ -20,6 +21,7 @@ pub(crate) mod station;
 
 use std::sync::{Arc, Weak};
 
+pub use client::RtClientPolicies;
 pub use config::{LaneConfig, LanesConfig, RtConfig, SchedulingClass, ThreadpoolConfig};
 pub use corelane_sched::admission::Bound;
 pub use corelane_sched::{

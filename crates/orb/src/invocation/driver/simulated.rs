@@ -66,12 +66,14 @@ impl<'c, 'a> Simulated<'c, 'a> {
     fn carry_out(&mut self, output: Output) -> Stop<'c> {
         self.follows += u32::from(output == Output::Follow);
         match self.driver.prepare(output) {
-            Next::Connect if self.driver.connect_at_once() => self.tell(Input::Connected),
-            Next::Connect => {
-                self.start = clock::now();
-                (self.whole, self.until) = self.driver.connect_until(self.start);
-                Stop::Connection
-            }
+            Next::Connect => match self.driver.connect_at_once() {
+                Some(input) => self.tell(input),
+                None => {
+                    self.start = clock::now();
+                    (self.whole, self.until) = self.driver.connect_until(self.start);
+                    Stop::Connection
+                }
+            },
             Next::Send => self.transmit(),
             Next::Raise(exception) => Stop::Over(Err(exception)),
             Next::Nothing => Stop::Over(Ok(None)),
@@ -128,10 +130,7 @@ impl<'c, 'a> Simulated<'c, 'a> {
 
     /// The time that connecting takes has passed.
     pub(crate) fn connect(&mut self) -> Stop<'c> {
-        let Some(profile) = self.driver.target.profiles.get(self.driver.profile) else {
-            return self.tell(Input::ConnectFailed);
-        };
-        let pool = Arc::clone(profile.pool());
+        let Some(pool) = self.driver.pool.clone() else { return self.tell(Input::ConnectFailed) };
         let outcome = match pool.free() {
             Some(checkout) => {
                 pool.ready(checkout, self.driver.call.core, self.until, self.driver.fresh).map(Connection::Own)

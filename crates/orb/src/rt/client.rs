@@ -1,0 +1,135 @@
+//! The client's side: which connections the calls of a reference take, and what their requests say of the priority.
+//!
+//! What a reference says of its object's priority model, bands and lanes is read once; choosing for a call takes no lock and
+//! allocates nothing.
+
+use std::sync::Arc;
+
+use corelane_sched::selection::{self, Unreachable};
+use corelane_sched::{Priority, PriorityBands, PriorityModel};
+
+use super::policies::Protocol;
+use crate::client::bands::{Band, Bands};
+use crate::client::pool::Pool;
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::orb::Core;
+
+/// Real-time policies of a reference; set with [`ObjectRef::with_rt_policies`](crate::ObjectRef::with_rt_policies).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RtClientPolicies {
+    /// PriorityBandedConnectionPolicy (45), low and high ends: calls of one band share connections, those of two never do.
+    pub priority_bands: Option<Vec<(i16, i16)>>,
+    /// PrivateConnectionPolicy (44): connections of this reference (and its copies) alone.
+    pub private_connection: bool,
+    /// ClientProtocolPolicy (43): which protocols may be used, the preferred first; empty: all. Their properties are not looked at.
+    pub client_protocols: Vec<Protocol>,
+}
+
+/// What a reference says in a profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) model: Option<(PriorityModel, i16)>,
+    pub(crate) bands: Vec<(i16, i16)>,
+}
+
+/// What a client goes by, checked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) bands: Vec<(i16, i16)>,
+    pub(crate) private: bool,
+    pub(crate) protocols: Vec<Protocol>,
+}
+
+impl RtClientPolicies {
+    /// # Errors
+    /// BAD_PARAM for priorities that are no bands.
+    pub(crate) fn check(&self) -> Result<Asked, SystemException> {
+        let bands = self.priority_bands.clone();
+        if let Some(bands) = &bands {
+            PriorityBands::new(bands.iter().copied())
+                .map_err(|error| SystemException::new(Kind::BadParam, 0, Completion::No).because(error.to_string()))?;
+        }
+        let (bands, protocols) = (bands.unwrap_or_default(), self.client_protocols.clone());
+        Ok(Asked { bands, private: self.private_connection, protocols })
+    }
+}
+
+/// A profile's way to the lane of a call.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    model: Option<PriorityModel>,
+    /// With a server-declared model the object's.
+    server_priority: Option<Priority>,
+    bands: Result<Option<PriorityBands>, Unreachable>,
+    /// Each with the priority that the reference gives it (-1: none).
+    endpoints: Vec<(i16, Arc<Bands>)>,
+}
+
+/// What a call goes by.
+#[derive(Debug)]
+pub(crate) struct Chosen<'l> {
+    pub(crate) pool: &'l Arc<Pool>,
+    /// What the request says of its priority.
+    pub(crate) priority: Option<i16>,
+}
+
+impl Lanes {
+    /// Of what reference and client say; `None` where neither says anything of priorities.
+    pub(crate) fn new(said: &Said, asked: &Asked, endpoints: impl FnOnce() -> Vec<(i16, Arc<Bands>)>) -> Option<Self> {
+        if said.model.is_none() && asked.bands.is_empty() {
+            return None;
+        }
+        let bands = selection::reconcile(&asked.bands, &said.bands).map(|bands| {
+            // Bands that a reference carries and that are none are as good as not there.
+            PriorityBands::new(bands.iter().copied()).ok()
+        });
+        let server_priority = said.model.and_then(|(_, priority)| Priority::new(priority));
+        Some(Lanes { model: said.model.map(|(model, _)| model), server_priority, bands, endpoints: endpoints() })
+    }
+
+    /// For a call of the calling thread.
+    ///
+    /// # Errors
+    /// INV_POLICY for a priority in no band, for bands without a model, and for bands that both sides set; TRANSIENT 2 where no
+    /// endpoint serves the priority.
+    #[inline(never)]
+    pub(crate) fn choose(&self, core: &Core) -> Result<Chosen<'_>, SystemException> {
+        let propagated = self.model == Some(PriorityModel::ClientPropagated);
+        let own = if propagated { super::of_caller(core) } else { self.server_priority };
+        let bands = self.bands.as_ref().map_err(|conflict| refused(*conflict))?;
+        if bands.is_some() && self.model.is_none() {
+            return Err(refused(Unreachable::BandsWithoutModel));
+        }
+        let Some(priority) = own else {
+            // A thread without a priority: the server decides.
+            let (_, server) = self.endpoints.first().ok_or_else(|| refused(Unreachable::NoEndpoint))?;
+            return Ok(Chosen { pool: server.pool(Band::of_thread()), priority: None });
+        };
+        let band = selection::band(self.model, bands.as_ref(), priority).map_err(refused)?;
+        let only = self.endpoints.len() == 1;
+        let serves = |endpoint| selection::serves(self.model, band, priority, endpoint, only);
+        let (_, server) = self
+            .endpoints
+            .iter()
+            .find(|(endpoint, _)| serves(*endpoint))
+            .ok_or_else(|| refused(Unreachable::NoEndpoint))?;
+        let shared = match (band, bands) {
+            (Some(band), Some(bands)) => {
+                Band::of_range(bands.as_slice().iter().position(|other| *other == band).unwrap_or_default())
+            }
+            _ => Band::of_thread(),
+        };
+        Ok(Chosen { pool: server.pool(shared), priority: propagated.then(|| priority.get()) })
+    }
+}
+
+#[cold]
+fn refused(why: Unreachable) -> SystemException {
+    let exception = match why {
+        Unreachable::NoEndpoint => SystemException::omg(Kind::Transient, 2, Completion::No),
+        Unreachable::Conflict | Unreachable::BandsWithoutModel | Unreachable::OutsideBands => {
+            SystemException::new(Kind::InvPolicy, 0, Completion::No)
+        }
+    };
+    exception.because(why.to_string())
+}

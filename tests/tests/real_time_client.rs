@@ -1,0 +1,151 @@
+//! The client's side of Real-time CORBA: which lane a call goes to, which connections it takes, and when it is refused.
+
+use corelane::poa::PoaPolicies;
+use corelane::rt::{
+    LaneConfig, LanesConfig, PriorityModel, Protocol, RtClientPolicies, RtPolicies, TcpProperties, ThreadpoolConfig,
+    UnixProperties,
+};
+use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
+use corelane_tests::real_time::{Reporter, Who, ask, fair_orb};
+use corelane_wire::exception::minor::OMG;
+
+const LANES: [i16; 3] = [10, 20, 30];
+
+fn served(orb: &Orb, policies: RtPolicies) -> String {
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("lanes", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    poa.activate(&Reporter::new(orb).servant()).unwrap().to_string()
+}
+
+/// A server with lanes, and an object of this model and these bands.
+fn lanes(model: PriorityModel, bands: Option<Vec<(i16, i16)>>) -> (Orb, String) {
+    let orb = fair_orb();
+    let lanes = LANES.map(|priority| LaneConfig { priority, ..LaneConfig::default() });
+    let config = LanesConfig { lanes: lanes.into(), ..LanesConfig::default() };
+    let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
+    let policies = RtPolicies {
+        priority_model: Some((model, 20)),
+        threadpool: Some(pool),
+        priority_bands: bands,
+        ..RtPolicies::default()
+    };
+    let ior = served(&orb, policies);
+    (orb, ior)
+}
+
+fn reference(client: &Orb, ior: &str) -> ObjectRef {
+    client.string_to_object(ior).unwrap().unwrap()
+}
+
+fn ask_at(client: &Orb, object: &ObjectRef, priority: i16) -> Result<Who, (Kind, u32)> {
+    client.real_time().current().unwrap().set_priority(priority).unwrap();
+    ask(object).map_err(|exception| (exception.kind(), exception.minor()))
+}
+
+#[test]
+fn a_call_goes_to_the_lane_of_its_priority_and_needs_no_hand_over() {
+    let (server, ior) = lanes(PriorityModel::ClientPropagated, None);
+    let client = fair_orb();
+    let object = reference(&client, &ior);
+    for _ in 0..3 {
+        for priority in LANES {
+            let who = ask_at(&client, &object, priority).unwrap();
+            assert_eq!((who.priority, who.handed_over), (priority, false));
+            assert!(who.thread.starts_with(&format!("rt/p{priority}/")), "{}", who.thread);
+        }
+    }
+    assert_eq!(server.event_counts().handed_over, 0);
+    assert_eq!(ask_at(&client, &object, 15), Err((Kind::Transient, OMG | 2)));
+    assert_eq!(object.validate_connection().unwrap_err().kind(), Kind::Transient);
+}
+
+#[test]
+fn a_client_without_a_priority_is_served_at_the_servers() {
+    let (_server, ior) = lanes(PriorityModel::ClientPropagated, None);
+    let client = fair_orb();
+    assert_eq!(ask(&reference(&client, &ior)).unwrap().priority, 20);
+}
+
+#[test]
+fn a_declared_priority_is_the_servers_whatever_the_clients_is() {
+    let (server, ior) = lanes(PriorityModel::ServerDeclared, None);
+    let client = fair_orb();
+    let object = reference(&client, &ior);
+    for priority in [0, 10, 32767] {
+        assert_eq!(ask_at(&client, &object, priority).unwrap().priority, 20);
+    }
+    assert_eq!(server.event_counts().handed_over, 0);
+}
+
+#[test]
+fn calls_of_one_band_share_a_connection_and_those_of_two_do_not() {
+    let (_server, ior) = lanes(PriorityModel::ClientPropagated, None);
+    let client = fair_orb();
+    let policies = RtClientPolicies { priority_bands: Some(vec![(5, 14), (15, 40)]), ..RtClientPolicies::default() };
+    let object = reference(&client, &ior).with_rt_policies(&policies).unwrap();
+    let connection = |priority| ask_at(&client, &object, priority).map(|who| who.connection);
+    let (low, high) = (connection(10).unwrap(), connection(20).unwrap());
+    assert_ne!(low, high);
+    assert_eq!((connection(10), connection(20)), (Ok(low), Ok(high)));
+    assert_eq!(connection(41), Err((Kind::InvPolicy, 0)));
+}
+
+#[test]
+fn bands_that_both_sides_set_and_bands_without_a_model_are_refused() {
+    let (_server, ior) = lanes(PriorityModel::ClientPropagated, Some(vec![(5, 14), (15, 24), (25, 40)]));
+    let client = fair_orb();
+    let object = reference(&client, &ior);
+    assert_eq!(ask_at(&client, &object, 11).unwrap().lane, 0);
+    let policies = RtClientPolicies { priority_bands: Some(vec![(0, 100)]), ..RtClientPolicies::default() };
+    let both = object.with_rt_policies(&policies).unwrap();
+    assert_eq!(ask_at(&client, &both, 11), Err((Kind::InvPolicy, 0)));
+    let plain = fair_orb();
+    let ior = plain.root_poa().activate(&Reporter::new(&plain).servant()).unwrap().to_string();
+    let banded = reference(&client, &ior).with_rt_policies(&policies).unwrap();
+    assert_eq!(ask_at(&client, &banded, 11), Err((Kind::InvPolicy, 0)));
+    for bands in [vec![], vec![(3, 2)], vec![(-1, 2)], vec![(0, 5), (5, 9)]] {
+        let wrong = RtClientPolicies { priority_bands: Some(bands), ..RtClientPolicies::default() };
+        assert_eq!(object.with_rt_policies(&wrong).unwrap_err().kind(), Kind::BadParam);
+    }
+}
+
+#[test]
+fn a_private_connection_is_one_references_alone() {
+    let orb = fair_orb();
+    let pool =
+        orb.real_time().create_threadpool(&ThreadpoolConfig { static_threads: 2, ..Default::default() }).unwrap();
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, 0)),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let ior = served(&orb, policies);
+    let client = fair_orb();
+    let shared = [reference(&client, &ior), reference(&client, &ior)];
+    let policies = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
+    let private = shared.clone().map(|object| object.with_rt_policies(&policies).unwrap());
+    let connection = |object: &ObjectRef| ask(object).unwrap().connection;
+    assert_eq!(connection(&shared[0]), connection(&shared[1]));
+    let own = [connection(&private[0]), connection(&private[1])];
+    assert_ne!(own[0], own[1]);
+    assert!(!own.contains(&connection(&shared[0])));
+    assert_eq!(connection(&private[0].clone()), own[0]);
+    let opened = orb.event_counts().connections_opened;
+    drop(private);
+    corelane_tests::real_time::until(|| orb.event_counts().connections_closed >= 2);
+    assert_eq!(orb.event_counts().connections_opened, opened);
+}
+
+#[test]
+fn protocols_that_the_client_does_not_ask_for_are_not_used() {
+    let (_server, ior) = lanes(PriorityModel::ClientPropagated, None);
+    let client = fair_orb();
+    let object = reference(&client, &ior);
+    let with = |protocol| {
+        let policies = RtClientPolicies { client_protocols: vec![protocol], ..RtClientPolicies::default() };
+        object.with_rt_policies(&policies).unwrap()
+    };
+    assert_eq!(ask_at(&client, &with(Protocol::Tcp(TcpProperties::default())), 10).unwrap().priority, 10);
+    let refused = ask_at(&client, &with(Protocol::Unix(UnixProperties::default())), 10).unwrap_err();
+    assert_eq!(refused, (Kind::InvPolicy, 0));
+}
