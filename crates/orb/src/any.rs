@@ -67,6 +67,14 @@ impl Any {
         Any::write(type_code, value)
     }
 
+    pub(crate) fn from_wire(value: AnyValue, core: Option<Arc<Core>>) -> Any {
+        Any { value, core }
+    }
+
+    pub(crate) fn wire(&self) -> &AnyValue {
+        &self.value
+    }
+
     fn write<T: Typed>(type_code: &TypeCode, value: &T) -> Result<Any, SystemException> {
         let outer = NOTED.replace(Some(None));
         let written = AnyValue::write(type_code, |e| value.write(e, type_code));

@@ -17,6 +17,8 @@ mod client;
 mod clock;
 mod current;
 mod describe;
+#[cfg(feature = "any")]
+pub mod dynamic;
 mod event;
 mod exception;
 mod exception_macros;

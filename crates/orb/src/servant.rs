@@ -165,6 +165,16 @@ impl<'m> ServerCall<'m> {
         Ok(())
     }
 
+    /// Answers with a user exception in an `any`.
+    #[cfg(feature = "any")]
+    #[cold]
+    pub(crate) fn raise_any(&mut self, exception: &crate::any::Any) -> Result<(), SystemException> {
+        self.restart(ReplyStatus::UserException);
+        self.raised = true;
+        exception.wire().encode_value(&mut self.reply)?;
+        Ok(())
+    }
+
     /// The finished reply and whether it is a user exception.
     #[inline]
     pub(crate) fn finish(self) -> (Encoder<'m>, bool) {

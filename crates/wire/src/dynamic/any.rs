@@ -124,12 +124,19 @@ impl AnyValue {
         conforms(self.type_code.view(), to.view())
     }
 
-    /// Reads an `any` with a type that was read before.
-    fn decode_value(type_code: TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
+    /// Reads a value of a type that is known, without a TypeCode in front.
+    ///
+    /// # Errors
+    /// For octets that are no such value.
+    pub fn decode_value(type_code: TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view();
         if d.is_fragmented() {
             // Values are aligned anew in each fragment of GIOP 1.1.
-            return AnyValue::write(&type_code, |e| transfer(view, d, Some(e)));
+            let from = d.clone();
+            return AnyValue::write(&type_code, |e| {
+                *d = from.clone();
+                transfer(view, d, Some(e))
+            });
         }
         let at = d.position();
         transfer(view, d, None)?;
@@ -141,13 +148,34 @@ impl AnyValue {
         Ok(AnyValue::of(type_code, octets, form))
     }
 
+    /// Reads the members of an exception, whose repository id was read before.
+    ///
+    /// # Errors
+    /// [`CdrError::NotOfType`] for a type that is no exception; octets that are no such members.
+    pub fn decode_members(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
+        let view = type_code.view().resolved();
+        if view.kind() != Kind::Except {
+            return Err(CdrError::NotOfType);
+        }
+        let from = d.clone();
+        AnyValue::write(type_code, |e| {
+            *d = from.clone();
+            e.write_latin1_str(view.id())?;
+            view.members().try_for_each(|member| transfer(member.ty, d, Some(e)))
+        })
+    }
+
     /// Whether the octets can go into `e` as they are.
     fn fits(&self, e: &Encoder<'_>) -> bool {
         (self.endian, self.version, self.code_sets) == (e.endian(), e.version(), e.code_sets())
             && e.position() % 8 == usize::from(self.start)
     }
 
-    fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+    /// Writes the value without its type.
+    ///
+    /// # Errors
+    /// Text that has no form in the code sets of the encoder.
+    pub fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         if self.fits(e) {
             e.write_raw(self.octets.get(usize::from(self.start)..).unwrap_or_default());
             return Ok(());

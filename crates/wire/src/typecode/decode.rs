@@ -146,9 +146,10 @@ impl Reader {
         let discriminator = self.read(d, end)?;
         let kind = self.kind_of(&discriminator).filter(|kind| kind.is_discriminator()).ok_or(CdrError::BadType)?;
         node.content = Some(discriminator);
-        node.default = d.read_i32()?;
+        // omniORB says -2 where all values have labels.
+        node.default = d.read_i32()?.max(-1);
         let count = d.read_len(LEAST_MEMBER)?;
-        if node.default < -1 || usize::try_from(node.default).is_ok_and(|default| default >= count) {
+        if usize::try_from(node.default).is_ok_and(|default| default >= count) {
             return Err(CdrError::BadType);
         }
         for index in 0..count {

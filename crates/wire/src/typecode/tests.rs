@@ -198,6 +198,20 @@ fn malformed_types() {
     assert_eq!(decoded(&many).err(), Some(CdrError::CountOverRest));
 }
 
+/// omniORB 4.2.5 writes -2 as the default index of a union whose labels cover all values; JacORB and the specification have -1.
+#[test]
+fn a_negative_default_index_is_none() {
+    static COMPLETE: Description = union("IDL:U:1.0", "U", BOOLEAN, -1, &[arm(1, "yes", LONG), arm(0, "no", STRING)]);
+    let octets = encoded(&TypeCode::described(&COMPLETE), Endian::Big);
+    let at = octets.windows(8).position(|eight| eight == [0, 0, 0, 8, 0xff, 0xff, 0xff, 0xff]).unwrap();
+    for index in [-2i32, -77] {
+        let mut octets = octets.clone();
+        octets[at + 4..at + 8].copy_from_slice(&index.to_be_bytes());
+        let decoded = TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at(1)).unwrap();
+        assert_eq!((decoded.default_index(), &decoded), (None, &TypeCode::described(&COMPLETE)));
+    }
+}
+
 #[test]
 fn nesting_is_bounded() {
     let nested = |depth: usize| {

@@ -1,0 +1,231 @@
+//! Requests that are put together at run time.
+
+use std::fmt;
+
+use corelane_wire::{AnyValue, CdrError, Encoder};
+
+use crate::any::{Any, Kind, TypeCode};
+use crate::exception::{Completion, SystemException, SystemExceptionKind};
+use crate::invocation::{Deferred, Operation, Reply};
+use crate::object::ObjectRef;
+
+/// An operation to be called, its arguments, and the types of what comes back.
+///
+/// ```no_run
+/// use corelane::{Any, TypeCode};
+/// # fn example(object: corelane::ObjectRef) -> Result<(), Box<dyn std::error::Error>> {
+/// let response = object
+///     .request("add")
+///     .input(Any::new(&2i32)?)
+///     .inout(Any::new(&3i32)?)
+///     .output(TypeCode::LONG)
+///     .returns(TypeCode::LONG)
+///     .invoke()?;
+/// let sum: i32 = response.result.extract()?;
+/// let product: i32 = response.outputs[1].extract()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Request {
+    object: ObjectRef,
+    operation: String,
+    /// In and inout arguments, left to right.
+    arguments: Vec<Any>,
+    /// Types of inout and out arguments, left to right.
+    outputs: Vec<TypeCode>,
+    result: TypeCode,
+    raises: Vec<TypeCode>,
+}
+
+/// What an operation gave back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// The result; of type void if there is none.
+    pub result: Any,
+    /// Inout and out arguments, left to right.
+    pub outputs: Vec<Any>,
+}
+
+/// How a dynamic call failed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RequestError {
+    /// The object raised an exception that [`Request::raises`] lists.
+    User(Any),
+    /// What any call may raise; a user exception that is not listed is UNKNOWN 1.
+    System(SystemException),
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RequestError::User(exception) => write!(f, "{exception:?}"),
+            RequestError::System(exception) => fmt::Display::fmt(exception, f),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}
+
+impl From<SystemException> for RequestError {
+    fn from(exception: SystemException) -> Self {
+        RequestError::System(exception)
+    }
+}
+
+impl From<CdrError> for RequestError {
+    fn from(error: CdrError) -> Self {
+        RequestError::System(error.into())
+    }
+}
+
+/// Operations that the ORB itself calls; requests for them are BAD_PARAM 32.
+const IMPLICIT: [&str; 6] =
+    ["_is_a", "_interface", "_non_existent", "_repository_id", "_component", "_domain_managers"];
+
+impl ObjectRef {
+    /// A request to call an operation, by its name on the wire: `_get_x` and `_set_x` for an attribute `x`.
+    #[must_use]
+    pub fn request(&self, operation: &str) -> Request {
+        Request {
+            object: self.clone(),
+            operation: operation.to_owned(),
+            arguments: Vec::new(),
+            outputs: Vec::new(),
+            result: TypeCode::VOID,
+            raises: Vec::new(),
+        }
+    }
+}
+
+impl Request {
+    /// The next argument, which goes in.
+    #[must_use]
+    pub fn input(mut self, value: Any) -> Self {
+        self.arguments.push(value);
+        self
+    }
+
+    /// The next argument, which goes in and comes back.
+    #[must_use]
+    pub fn inout(mut self, value: Any) -> Self {
+        self.outputs.push(value.type_code().clone());
+        self.arguments.push(value);
+        self
+    }
+
+    /// The type of the next argument, which comes back.
+    #[must_use]
+    pub fn output(mut self, type_code: TypeCode) -> Self {
+        self.outputs.push(type_code);
+        self
+    }
+
+    /// The type of the result, which is void otherwise.
+    #[must_use]
+    pub fn returns(mut self, type_code: TypeCode) -> Self {
+        self.result = type_code;
+        self
+    }
+
+    /// The type of an exception that the operation may raise.
+    #[must_use]
+    pub fn raises(mut self, exception: TypeCode) -> Self {
+        self.raises.push(exception);
+        self
+    }
+
+    /// Calls the operation and waits for what it gives back.
+    ///
+    /// # Errors
+    /// What the object raised, or the ORB: BAD_PARAM 32 for an implicit operation.
+    pub fn invoke(self) -> Result<Response, RequestError> {
+        self.check()?;
+        let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, encoder);
+        let mut reply = self.object.invoke_raising(&Operation::new(&self.operation), &arguments)?;
+        self.read(&mut reply)
+    }
+
+    /// Calls the operation and does not wait: [`DeferredRequest::response`] gives what comes back.
+    ///
+    /// # Errors
+    /// Why the request could not be sent.
+    pub fn send_deferred(self) -> Result<DeferredRequest, SystemException> {
+        self.check()?;
+        let arguments = self.arguments.clone();
+        let deferred = self.object.send_deferred(&self.operation, move |encoder| write(&arguments, encoder))?;
+        Ok(DeferredRequest { request: self, deferred })
+    }
+
+    /// Calls a oneway operation.
+    ///
+    /// # Errors
+    /// Why the request could not be sent; BAD_PARAM 31 if something is to come back.
+    pub fn send_oneway(self) -> Result<(), SystemException> {
+        self.check()?;
+        if !self.outputs.is_empty() || !self.raises.is_empty() || self.result != TypeCode::VOID {
+            return Err(SystemException::omg(SystemExceptionKind::BadParam, 31, Completion::No));
+        }
+        let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, encoder);
+        self.object.send_oneway(&Operation::new(&self.operation), &arguments)
+    }
+
+    fn check(&self) -> Result<(), SystemException> {
+        if IMPLICIT.contains(&self.operation.as_str()) {
+            return Err(SystemException::omg(SystemExceptionKind::BadParam, 32, Completion::No));
+        }
+        Ok(())
+    }
+
+    fn read(&self, reply: &mut Reply<'_>) -> Result<Response, RequestError> {
+        let core = Some(self.object.core().clone());
+        if let Some(id) = reply.exception() {
+            let Some(type_code) = self.raises.iter().find(|exception| exception.id() == id) else {
+                return Err(reply.unlisted_exception().into());
+            };
+            let exception = reply.read(|d| AnyValue::decode_members(type_code, d))?;
+            return Err(RequestError::User(Any::from_wire(exception, core)));
+        }
+        let types = std::iter::once(&self.result).chain(&self.outputs);
+        let values = reply.read(|d| {
+            let each = types.map(|type_code| AnyValue::decode_value(type_code.clone(), d));
+            each.collect::<Result<Vec<_>, _>>()
+        })?;
+        let mut values = values.into_iter().map(|value| Any::from_wire(value, core.clone()));
+        Ok(Response { result: values.next().unwrap_or_default(), outputs: values.collect() })
+    }
+}
+
+fn write(arguments: &[Any], encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
+    for argument in arguments {
+        if matches!(argument.type_code().kind(), Kind::Void | Kind::Except) {
+            return Err(CdrError::IllegitimateMember);
+        }
+        argument.wire().encode_value(encoder)?;
+    }
+    Ok(())
+}
+
+/// A request that is under way. Dropping it gives the reply up.
+#[derive(Debug)]
+pub struct DeferredRequest {
+    request: Request,
+    deferred: Deferred,
+}
+
+impl DeferredRequest {
+    /// Whether [`response`](DeferredRequest::response) would not wait (`poll_response`).
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.deferred.is_ready()
+    }
+
+    /// Waits for what the operation gives back (`get_response`).
+    ///
+    /// # Errors
+    /// What the object raised, or the ORB; BAD_INV_ORDER 12 when it was asked for before.
+    pub fn response(&mut self) -> Result<Response, RequestError> {
+        let mut reply = self.deferred.reply()?;
+        self.request.read(&mut reply)
+    }
+}

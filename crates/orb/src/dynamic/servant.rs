@@ -1,0 +1,149 @@
+//! Servants that learn what is called, and with what, when it is called.
+
+use std::any::Any as StdAny;
+use std::fmt;
+
+use corelane_wire::AnyValue;
+
+use crate::any::{Any, Kind, TypeCode};
+use crate::exception::{Completion, SystemException, SystemExceptionKind};
+use crate::servant::{Servant, ServerCall, Skeleton};
+
+/// A servant for interfaces that are known only at run time. [`Servant::dynamic`] makes something of it that a POA activates.
+///
+/// ```
+/// use corelane::dynamic::{DynamicServant, ServerRequest};
+/// use corelane::{Any, SystemException, TypeCode};
+///
+/// struct Adder;
+///
+/// impl DynamicServant for Adder {
+///     fn repository_ids(&self) -> &'static [&'static str] {
+///         &["IDL:Adder:1.0"]
+///     }
+///
+///     fn invoke(&self, request: &mut ServerRequest<'_, '_>) -> Result<(), SystemException> {
+///         match request.operation() {
+///             "add" => {
+///                 let numbers = request.arguments(&[TypeCode::LONG, TypeCode::LONG])?;
+///                 let sum = numbers[0].extract::<i32>()? + numbers[1].extract::<i32>()?;
+///                 request.reply(&[Any::new(&sum)?])
+///             }
+///             _ => Err(SystemException::bad_operation()),
+///         }
+///     }
+/// }
+/// ```
+pub trait DynamicServant: Send + Sync + 'static {
+    /// The repository ids of the interface and all its bases, the most derived first.
+    fn repository_ids(&self) -> &'static [&'static str];
+
+    /// Runs an operation.
+    ///
+    /// # Errors
+    /// BAD_OPERATION for one that there is not; whatever else the caller is to get.
+    fn invoke(&self, request: &mut ServerRequest<'_, '_>) -> Result<(), SystemException>;
+}
+
+/// A request on its way through a [`DynamicServant`].
+pub struct ServerRequest<'c, 'm> {
+    operation: &'c str,
+    call: &'c mut ServerCall<'m>,
+    state: State,
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unread,
+    Read,
+    Answered,
+}
+
+impl ServerRequest<'_, '_> {
+    /// The operation by its name on the wire.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        self.operation
+    }
+
+    /// Reads the in and inout arguments, whose types are given from left to right. Once, and before the reply.
+    ///
+    /// # Errors
+    /// MARSHAL for arguments that are not of the types; BAD_INV_ORDER 7 a second time, or after the reply.
+    pub fn arguments(&mut self, types: &[TypeCode]) -> Result<Vec<Any>, SystemException> {
+        if self.state != State::Unread {
+            return Err(SystemException::omg(SystemExceptionKind::BadInvOrder, 7, Completion::No));
+        }
+        self.state = State::Read;
+        let d = self.call.arguments();
+        let core = crate::object::core_of(d).cloned();
+        let mut values = Vec::with_capacity(types.len());
+        for type_code in types {
+            values.push(Any::from_wire(AnyValue::decode_value(type_code.clone(), d)?, core.clone()));
+        }
+        Ok(values)
+    }
+
+    /// Answers with the result, if there is one, and the inout and out arguments from left to right.
+    ///
+    /// # Errors
+    /// BAD_INV_ORDER 9 after an answer; values that cannot be marshalled.
+    pub fn reply(&mut self, values: &[Any]) -> Result<(), SystemException> {
+        self.answer()?;
+        let e = self.call.reply();
+        for value in values {
+            value.wire().encode_value(e)?;
+        }
+        Ok(())
+    }
+
+    /// Answers with a user exception.
+    ///
+    /// # Errors
+    /// BAD_PARAM 21 for something else; BAD_INV_ORDER 9 after an answer.
+    pub fn raise(&mut self, exception: &Any) -> Result<(), SystemException> {
+        if exception.type_code().resolved().kind() != Kind::Except {
+            return Err(SystemException::omg(SystemExceptionKind::BadParam, 21, Completion::No));
+        }
+        self.answer()?;
+        self.call.raise_any(exception)
+    }
+
+    fn answer(&mut self) -> Result<(), SystemException> {
+        if self.state == State::Answered {
+            return Err(SystemException::omg(SystemExceptionKind::BadInvOrder, 9, Completion::No));
+        }
+        self.state = State::Answered;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ServerRequest<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerRequest").field("operation", &self.operation).field("state", &self.state).finish()
+    }
+}
+
+/// Stands between requests and a dynamic servant.
+struct DynamicSkeleton<S>(S);
+
+impl<S: DynamicServant> Skeleton for DynamicSkeleton<S> {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        self.0.repository_ids()
+    }
+
+    fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        let operation = std::str::from_utf8(operation).map_err(|_| SystemException::bad_operation())?;
+        self.0.invoke(&mut ServerRequest { operation, call, state: State::Unread })
+    }
+
+    fn cast(&self, _: &mut dyn StdAny) {}
+}
+
+impl Servant {
+    /// A servant for interfaces that are known only at run time.
+    pub fn dynamic(servant: impl DynamicServant) -> Servant {
+        Servant::new(DynamicSkeleton(servant))
+    }
+}
