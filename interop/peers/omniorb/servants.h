@@ -149,6 +149,27 @@ class Suite_i : public POA_Interop::Suite {
 #define WIDE_ARRAY ARRAY
 #include "operations.def"
 
+  CORBA::Any* echo_any(const CORBA::Any& a, CORBA::Any& b, CORBA::Any_OUT_arg c) override {
+    c = new CORBA::Any(b);
+    b = a;
+    return new CORBA::Any(a);
+  }
+  CORBA::TypeCode_ptr echo_type_code(CORBA::TypeCode_ptr a, CORBA::TypeCode_ptr& b, CORBA::TypeCode_out c) override {
+    c = b;
+    b = CORBA::TypeCode::_duplicate(a);
+    return CORBA::TypeCode::_duplicate(a);
+  }
+  CORBA::Any* pack(const Interop::Record& value) override {
+    CORBA::Any_var any = new CORBA::Any;
+    any.inout() <<= value;
+    return any._retn();
+  }
+  Interop::Record* unpack(const CORBA::Any& value) override {
+    const Interop::Record* record;
+    if (!(value >>= record)) throw Interop::Plain();
+    return new Interop::Record(*record);
+  }
+
   void wide_constants(CORBA::WChar& letter, CORBA::WString_out text) override {
     letter = Interop::A_WCHAR;
     text = CORBA::wstring_dup(Interop::A_WSTRING);

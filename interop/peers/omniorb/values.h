@@ -279,6 +279,19 @@ inline void fill(Random& r, Interop::WideRecord& v) {
   fill(r, v.letter); fill(r, v.gap); v.text = wide_text(r, 12).c_str(); v.code = wide_text(r, 6).c_str(); fill(r, v.words);
 }
 
+inline void fill(Random& r, CORBA::Any& v) {
+  switch (r.below(8)) {
+    case 0: v <<= some<Interop::Record>(r); break;
+    case 1: v <<= some<Interop::OnColourSeq>(r); break;
+    case 2: v <<= some<Interop::PersonSeq>(r); break;
+    case 3: v <<= some<Interop::Tree>(r); break;
+    case 4: { Array<Interop::LongArray> a; fill(r, a); v <<= Interop::LongArray_forany(a.v); break; }
+    case 5: v <<= text(r, 20).c_str(); break;
+    case 6: v <<= some<Interop::Colour>(r); break;
+    default: v <<= some<CORBA::Any>(r);
+  }
+}
+
 #undef SEQUENCE
 #undef STRINGS
 

@@ -2,6 +2,7 @@
 //!
 //! The names and their order are those of interop/peers/omniorb/client.cc.
 
+mod dynamics;
 mod echoes;
 mod rest;
 
@@ -83,6 +84,7 @@ pub fn run(options: ClientOptions) -> Result<bool, String> {
     };
     client.echoes();
     client.references();
+    client.dynamics();
     client.failures();
     client.the_rest();
     let mut size = 1000;

@@ -1,6 +1,6 @@
 //! The echo operations, which all follow one rule: the result is a, b becomes a, c becomes what b was.
 
-use corelane::{ObjectRef, Octets, SystemException};
+use corelane::{Any, ObjectRef, Octets, SystemException, TypeCode};
 
 use super::servants::SuiteServant;
 use crate::interop::*;
@@ -168,6 +168,21 @@ impl Wide for SuiteServant {
 
     fn wide_constants(&self) -> Result<(char, String), SystemException> {
         Ok((A_WCHAR, A_WSTRING.to_owned()))
+    }
+}
+
+impl Dynamics for SuiteServant {
+    echoes! {
+        echo_any: &Any => Any;
+        echo_type_code: &TypeCode => TypeCode;
+    }
+
+    fn pack(&self, value: &Record) -> Result<Any, SystemException> {
+        Any::new(value)
+    }
+
+    fn unpack(&self, value: &Any) -> Result<Record, dynamics::UnpackError> {
+        if value.is::<Record>() { Ok(value.extract()?) } else { Err(Plain.into()) }
     }
 }
 

@@ -101,6 +101,7 @@ public final class Client {
         Client client = new Client(suite, servant, mine, skipped);
         client.echoes(rounds, wide);
         client.references();
+        client.dynamics(rounds);
         client.failures();
         client.theRest(wide);
         for (int size = 1000; size <= big; size *= 10) {
@@ -243,6 +244,39 @@ public final class Client {
         } catch (org.omg.CORBA.BAD_PARAM refused) {
             return false;
         }
+    }
+
+    private void dynamics(int rounds) {
+        check("pack", () -> {
+            for (int round = 0; round < rounds; round++) {
+                Object value = new Values(round).make("pack", Interop.Record.class);
+                org.omg.CORBA.Any any = suite.pack((Interop.Record) value);
+                String trouble = unequal("value", value, RecordHelper.extract(any));
+                if (!trouble.isEmpty()) {
+                    return trouble;
+                }
+            }
+            return "";
+        });
+        check("unpack", () -> {
+            for (int round = 0; round < rounds; round++) {
+                Object value = new Values(round).make("unpack", Interop.Record.class);
+                org.omg.CORBA.Any any = ORB.init().create_any();
+                RecordHelper.insert(any, (Interop.Record) value);
+                String trouble = unequal("value", value, suite.unpack(any));
+                if (!trouble.isEmpty()) {
+                    return trouble;
+                }
+            }
+            org.omg.CORBA.Any other = ORB.init().create_any();
+            other.insert_long(1);
+            try {
+                suite.unpack(other);
+                return "expected Plain got a result";
+            } catch (Plain raised) {
+                return "";
+            }
+        });
     }
 
     private interface Failing {

@@ -2,8 +2,10 @@ package peer;
 
 import Interop.*;
 
+import org.omg.CORBA.Any;
 import org.omg.CORBA.CharHolder;
 import org.omg.CORBA.LongHolder;
+import org.omg.CORBA.ORB;
 import org.omg.CORBA.StringHolder;
 import org.omg.PortableServer.POA;
 
@@ -32,6 +34,19 @@ public final class SuiteRest {
     public void wide_constants(CharHolder letter, StringHolder text) {
         letter.value = A_WCHAR.value;
         text.value = A_WSTRING.value;
+    }
+
+    public Any pack(Interop.Record value) {
+        Any any = ORB.init().create_any();
+        RecordHelper.insert(any, value);
+        return any;
+    }
+
+    public Interop.Record unpack(Any value) throws Plain {
+        if (!value.type().equivalent(RecordHelper.type())) {
+            throw new Plain();
+        }
+        return RecordHelper.extract(value);
     }
 
     public int fail(Failure kind, int code, String text) throws Plain, Reason, Details {

@@ -9,7 +9,12 @@ import java.lang.reflect.Modifier;
 import java.util.Map;
 import java.util.Random;
 
+import org.jacorb.orb.CDROutputStream;
+import org.omg.CORBA.Any;
+import org.omg.CORBA.ORB;
+import org.omg.CORBA.TypeCode;
 import org.omg.CORBA.portable.IDLEntity;
+import org.omg.CORBA.portable.OutputStream;
 
 /** Test values for every type of interop.idl, made and compared by reflection. */
 final class Values {
@@ -106,6 +111,10 @@ final class Values {
                 Array.set(array, i, make(type.getComponentType(), shape, depth + 1, nesting));
             }
             return array;
+        } else if (type == Any.class) {
+            return any();
+        } else if (type == TypeCode.class) {
+            return any().type();
         } else if (hasMethod(type, "from_int", int.class)) {
             return type.getMethod("from_int", int.class).invoke(null, round == 0 ? 0 : round == 1 ? 2 : random.nextInt(3));
         } else if (hasMethod(type, "discriminator")) {
@@ -123,6 +132,28 @@ final class Values {
         @SuppressWarnings("unchecked")
         T value = (T) make(type, shape, 0, 3);
         return value;
+    }
+
+    private Any any() throws ReflectiveOperationException {
+        Any any = ORB.init().create_any();
+        switch (random.nextInt(8)) {
+            case 0: RecordHelper.insert(any, some(Interop.Record.class, PLAIN)); break;
+            case 1: OnColourSeqHelper.insert(any, some(OnColour[].class, PLAIN)); break;
+            case 2: PersonSeqHelper.insert(any, some(Person[].class, PLAIN)); break;
+            case 3: TreeHelper.insert(any, some(Tree.class, PLAIN)); break;
+            case 4: LongArrayHelper.insert(any, some(int[].class, new Shape(0, false, 5))); break;
+            case 5: any.insert_string(text(PLAIN)); break;
+            case 6: ColourHelper.insert(any, some(Colour.class, PLAIN)); break;
+            default: any.insert_any(any());
+        }
+        return any;
+    }
+
+    /** The octets that a value makes. */
+    private static String octets(java.util.function.Consumer<OutputStream> write) {
+        CDROutputStream stream = (CDROutputStream) ORB.init().create_any().create_output_stream();
+        write.accept(stream);
+        return java.util.HexFormat.of().formatHex(stream.getBufferCopy());
     }
 
     /** Only discriminators that JacORB keeps. */
@@ -271,6 +302,10 @@ final class Values {
                 text.append(' ');
             }
             text.append(']');
+        } else if (value instanceof Any any) {
+            text.append(octets(stream -> stream.write_any(any)));
+        } else if (value instanceof TypeCode type) {
+            text.append(octets(stream -> stream.write_TypeCode(type)));
         } else if (hasMethod(value.getClass(), "from_int", int.class)) {
             text.append(enumerator(value));
         } else if (value instanceof IDLEntity && !(value instanceof org.omg.CORBA.Object)) {

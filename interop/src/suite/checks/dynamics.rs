@@ -1,0 +1,155 @@
+//! Values of every type in `any`, and in `any` in `any`; TypeCodes; what the server's own code puts in and takes out.
+
+use std::fmt::Debug;
+
+use corelane::{Any, TypeCode, Typed};
+
+use super::{Client, differs};
+use crate::interop::*;
+use crate::suite::values::{Random, Sample};
+
+impl Client {
+    /// Values in `any`, and the same in a sequence of `any` in `any`.
+    fn in_any<T: Typed + PartialEq + Debug>(
+        &self,
+        name: &str,
+        type_code: Option<&'static corelane::mapping::Description>,
+        value: impl Fn(&mut Random) -> T,
+    ) {
+        let type_code = type_code.map_or_else(T::type_code, TypeCode::described);
+        self.report.check(&format!("any({name})"), || {
+            for round in 0..self.options.rounds {
+                let value = value(&mut self.random(round));
+                let any = Any::with_type(&type_code, &value)?;
+                let nested = Any::new(&vec![Any::new(&any)?, any.clone(), Any::new(&1u8)?])?;
+                let (result, inout, out) = self.suite.echo_any(&any, &nested)?;
+                let inner: Vec<Any> = out.extract()?;
+                let trouble = differs("result", &value, &result.extract::<T>()?)
+                    + &differs("inout", &any, &inout)
+                    + &differs("type", &type_code, result.type_code())
+                    + &differs("out", &nested, &out)
+                    + &differs("inner", &value, &inner[0].extract::<Any>()?.extract::<T>()?);
+                if !trouble.is_empty() {
+                    return Ok(format!("round {round} {trouble}"));
+                }
+            }
+            Ok(String::new())
+        });
+    }
+
+    pub(super) fn dynamics(&self) {
+        self.basics_in_any();
+        self.constructed_in_any();
+        if self.options.wide {
+            self.in_any("wstring", Some(corelane::mapping::description::WSTRING), |r| r.wide_text(40));
+            self.in_any("ShortWideName", Some(&SHORT_WIDE_NAME_TYPE), |r| r.wide_text(6));
+            self.in_any("WCharSeq", Some(&W_CHAR_SEQ_TYPE), |r| r.sequence(9, Random::wide_letter));
+            self.in_any("WideRecord", None, WideRecord::of);
+        }
+        self.in_any("Bouncer", None, |_| Some(self.mine.clone()));
+        self.report.check("echo_type_code", || {
+            for (a, b) in ALL_TYPES.iter().zip(ALL_TYPES.iter().cycle().skip(1)) {
+                let (a, b) = (TypeCode::described(a), TypeCode::described(b));
+                let (result, inout, out) = self.suite.echo_type_code(&a, &b)?;
+                let trouble =
+                    differs("result", &a, &result) + &differs("inout", &a, &inout) + &differs("out", &b, &out);
+                if !trouble.is_empty() {
+                    return Ok(trouble);
+                }
+            }
+            Ok(String::new())
+        });
+        self.packed();
+    }
+
+    fn basics_in_any(&self) {
+        self.in_any("octet", None, u8::of);
+        self.in_any("boolean", None, bool::of);
+        self.in_any("char", None, Random::letter);
+        self.in_any("short", None, i16::of);
+        self.in_any("unsigned short", None, u16::of);
+        self.in_any("long", None, i32::of);
+        self.in_any("unsigned long", None, u32::of);
+        self.in_any("long long", None, i64::of);
+        self.in_any("unsigned long long", None, u64::of);
+        self.in_any("float", None, f32::of);
+        self.in_any("double", None, f64::of);
+        self.in_any("string", None, |r| r.text(40));
+        self.in_any("ShortName", Some(&SHORT_NAME_TYPE), Random::short_text);
+        self.in_any("Colour", None, Colour::of);
+        self.in_any("CustomerId", Some(&CUSTOMER_ID_TYPE), CustomerId::of);
+        self.in_any("OctetSeq", Some(&OCTET_SEQ_TYPE), |r| r.octets(300));
+        self.in_any("CharSeq", Some(&CHAR_SEQ_TYPE), |r| r.sequence(9, Random::letter));
+        self.in_any("DoubleSeq", Some(&DOUBLE_SEQ_TYPE), |r| r.sequence(9, f64::of));
+        self.in_any("BoundedLongSeq", Some(&BOUNDED_LONG_SEQ_TYPE), |r| r.sequence(4, i32::of));
+        self.in_any("BoundedNestedSeq", Some(&BOUNDED_NESTED_SEQ_TYPE), |r| {
+            r.sequence(2, |r| r.sequence(3, |r| r.text(10)))
+        });
+        self.in_any("Cube", Some(&CUBE_TYPE), |r| -> Cube { r.array(|r| r.array(|r| r.array(i16::of))) });
+    }
+
+    fn constructed_in_any(&self) {
+        self.in_any("Point", None, Point::of);
+        self.in_any("Mixed", None, Mixed::of);
+        self.in_any("Segment", None, Segment::of);
+        self.in_any("Person", None, Person::of);
+        self.in_any("Keywords", None, Keywords::of);
+        self.in_any("Tree", None, Tree::of);
+        self.in_any("Record", None, Record::of);
+        self.in_any("OnBoolean", None, OnBoolean::of);
+        self.in_any("OnChar", None, OnChar::of);
+        self.in_any("OnShort", None, OnShort::of);
+        self.in_any("OnUShort", None, OnUShort::of);
+        self.in_any("OnLong", None, OnLong::of);
+        self.in_any("OnULong", None, OnULong::of);
+        self.in_any("OnLongLong", None, OnLongLong::of);
+        self.in_any("OnULongLong", None, OnULongLong::of);
+        self.in_any("OnColour", None, OnColour::of);
+        self.in_any("PersonArray", Some(&PERSON_ARRAY_TYPE), |r| -> PersonArray { r.array(Person::of) });
+        self.in_any("exception", None, |r| Reason { code: i32::of(r), why: r.text(9) });
+    }
+
+    fn packed(&self) {
+        let record = |round| Record::of(&mut self.random(round));
+        self.report.check("pack", || {
+            for value in (0..self.options.rounds).map(record) {
+                let trouble = differs("value", &value, &self.suite.pack(&value)?.extract()?);
+                if !trouble.is_empty() {
+                    return Ok(trouble);
+                }
+            }
+            Ok(String::new())
+        });
+        self.report.check("unpack", || {
+            for value in (0..self.options.rounds).map(record) {
+                let trouble = match self.suite.unpack(&Any::new(&value)?) {
+                    Ok(got) => differs("value", &value, &got),
+                    Err(error) => error.to_string(),
+                };
+                if !trouble.is_empty() {
+                    return Ok(trouble);
+                }
+            }
+            Ok(match self.suite.unpack(&Any::new(&1i32)?) {
+                Err(dynamics::UnpackError::Plain(_)) => String::new(),
+                other => format!("expected Plain got {other:?}"),
+            })
+        });
+    }
+}
+
+/// Types of every kind, recursive ones among them.
+static ALL_TYPES: [&corelane::mapping::Description; 12] = [
+    &COLOUR_TYPE,
+    &SHORT_NAME_TYPE,
+    &BOUNDED_NESTED_SEQ_TYPE,
+    &MIXED_TYPE,
+    &TREE_TYPE,
+    &CUBE_TYPE,
+    &ON_BOOLEAN_TYPE,
+    &ON_CHAR_TYPE,
+    &RECORD_TYPE,
+    &REASON_TYPE,
+    &BOUNCER_TYPE,
+    corelane::mapping::description::ANY,
+];
