@@ -4,8 +4,12 @@
 //! everywhere: 0 it is done, 1 it could not be done, 2 the arguments make no sense.
 #![forbid(unsafe_code)]
 
+mod call;
 mod doctor;
+mod dump;
+mod idl_types;
 mod ior;
+mod json;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -21,6 +25,8 @@ const USAGE: &str = "\
 usage: corelane COMMAND [ARGUMENT]...
 
   idl FILE...       compile IDL to Rust
+  idl dump FILE     print what an IDL file declares, as JSON
+  call ...          call an operation of an object, from its IDL
   ior TEXT          show what is in a reference: IOR:, corbaloc: or corbaname:
   bench ...         measure this ORB, its peers and bare sockets
   doctor            say which real-time guarantees hold on this machine, and what to change
@@ -43,11 +49,14 @@ fn main() -> ExitCode {
     ExitCode::from(dispatch(&command, arguments))
 }
 
-fn dispatch(command: &str, mut arguments: impl Iterator<Item = OsString>) -> u8 {
+fn dispatch(command: &str, arguments: impl Iterator<Item = OsString>) -> u8 {
     let mut out = io::stdout();
+    let mut arguments = arguments.peekable();
     match command {
+        "idl" if arguments.next_if(|word| word == "dump").is_some() => dump::run(arguments, &mut out),
         // The compiler's messages are about its input, so they go where programs expect errors.
         "idl" => corelane_idl::command::run(arguments, &mut io::stderr()),
+        "call" => call::run(arguments, &mut out),
         "ior" => ior::run(arguments, &mut out),
         "bench" => corelane_bench::command::run(arguments, &mut out),
         "doctor" => doctor::run(arguments, &mut out),
@@ -64,7 +73,8 @@ fn dispatch(command: &str, mut arguments: impl Iterator<Item = OsString>) -> u8 
 
 fn help(command: &str) -> u8 {
     match command {
-        "idl" => print(corelane_idl::command::USAGE),
+        "idl" => print(&format!("{}\n{}", corelane_idl::command::USAGE, dump::USAGE)),
+        "call" => print(call::USAGE),
         "ior" => print(ior::USAGE),
         "bench" => print(corelane_bench::command::USAGE),
         "doctor" => print(doctor::USAGE),

@@ -30,7 +30,7 @@ fn help_and_version() {
     let version = corelane(&["version"]);
     assert_eq!((status(&version), text(&version.stdout)), (0, format!("corelane {}\n", env!("CARGO_PKG_VERSION"))));
     let help = corelane(&["help"]);
-    for command in ["idl", "ior", "bench", "doctor", "version", "help"] {
+    for command in ["idl", "call", "ior", "bench", "doctor", "version", "help"] {
         assert!(text(&help.stdout).contains(&format!("\n  {command}")), "{command}");
         let of_command = corelane(&["help", command]);
         assert_eq!(status(&of_command), 0);
@@ -40,7 +40,9 @@ fn help_and_version() {
 
 #[test]
 fn wrong_usage_is_status_2_and_says_what_there_is() {
-    for words in [&[][..], &["what"], &["help", "what"], &["ior"], &["doctor", "--what"], &["bench"], &["idl"]] {
+    for words in
+        [&[][..], &["what"], &["help", "what"], &["ior"], &["doctor", "--what"], &["bench"], &["idl"], &["call"]]
+    {
         let output = corelane(words);
         assert_eq!(status(&output), 2, "{words:?}");
         let said = text(&output.stdout) + &text(&output.stderr);

@@ -1,0 +1,251 @@
+//! `corelane idl dump`: what an IDL file declares, as JSON.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+
+use corelane_idl::ast::{Direction, Flavor, ValueFlavor};
+use corelane_idl::compile::Compilation;
+use corelane_idl::model::{ConstantValue, DefinitionId, Kind, Member, Operation, Type};
+use serde_json::{Value as Json, json};
+
+use crate::idl_types::{Types, compile};
+use crate::{DONE, NOT_DONE, WRONG_USAGE};
+
+/// What the command says when it is asked for help, or when it does not understand.
+pub(crate) const USAGE: &str = "\
+usage: corelane idl dump [-I DIR]... [-D NAME[=VALUE]]... FILE
+
+Prints what FILE and the files it includes declare as one JSON object, names resolved and constants evaluated.
+
+Exit status: 0 printed, 1 the file was refused, 2 wrong usage.
+";
+
+/// Runs the command with the arguments behind `corelane idl dump`.
+pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
+    let (mut include, mut defines, mut files) = (Vec::new(), Vec::new(), Vec::<PathBuf>::new());
+    while let Some(word) = arguments.next() {
+        match word.to_string_lossy().as_ref() {
+            "-h" | "--help" => {
+                let _ = out.write_all(USAGE.as_bytes());
+                return DONE;
+            }
+            "-I" => include.extend(arguments.next().map(PathBuf::from)),
+            "-D" => defines.extend(arguments.next().map(|word| word.to_string_lossy().into_owned())),
+            option if option.starts_with('-') => return wrong_usage(&format!("there is no option `{option}`"), out),
+            _ => files.push(word.into()),
+        }
+    }
+    let [file] = files.as_slice() else { return wrong_usage("one file is dumped", out) };
+    match compile(file, include, defines) {
+        Ok(compilation) => {
+            let dump = Dump { compilation: &compilation, types: Types::new(&compilation) };
+            let roots = compilation.model.roots.iter();
+            let definitions: Vec<Json> = roots.filter_map(|id| dump.definition(*id)).collect();
+            let _ = writeln!(out, "{:#}", json!({ "file": file.display().to_string(), "definitions": definitions }));
+            DONE
+        }
+        Err(error) => {
+            let _ = writeln!(out, "error: {error}");
+            NOT_DONE
+        }
+    }
+}
+
+fn wrong_usage(reason: &str, out: &mut dyn Write) -> u8 {
+    let _ = write!(out, "error: {reason}\n\n{USAGE}");
+    WRONG_USAGE
+}
+
+struct Dump<'c> {
+    compilation: &'c Compilation,
+    types: Types<'c>,
+}
+
+impl Dump<'_> {
+    fn text(&self, name: corelane_idl::symbol::Symbol) -> &str {
+        self.compilation.symbols.text(name)
+    }
+
+    fn definition(&self, id: DefinitionId) -> Option<Json> {
+        let mut shown = self.kind(id)?;
+        if let Some(object) = shown.as_object_mut() {
+            object.insert("name".to_owned(), json!(self.types.name(id)));
+            object.insert("id".to_owned(), json!(self.types.repository_id(id)));
+        }
+        Some(shown)
+    }
+
+    fn kind(&self, id: DefinitionId) -> Option<Json> {
+        Some(match &self.compilation.model.get(id).kind {
+            Kind::Module(members) => {
+                let definitions = self.all(members);
+                // The ORB's own module, of which nothing is in the text.
+                if self.types.name(id) == "CORBA" && definitions.is_empty() {
+                    return None;
+                }
+                json!({ "kind": "module", "definitions": definitions })
+            }
+            Kind::Interface(interface) => json!({
+                "kind": "interface",
+                "flavor": match interface.flavor {
+                    Flavor::Remote => "remote",
+                    Flavor::Local => "local",
+                    Flavor::Abstract => "abstract",
+                },
+                "defined": interface.defined,
+                "bases": self.names(&interface.bases),
+                "definitions": self.all(&interface.members),
+            }),
+            Kind::Value(value) => json!({
+                "kind": "valuetype",
+                "flavor": match value.flavor {
+                    ValueFlavor::Plain => "plain",
+                    ValueFlavor::Custom => "custom",
+                    ValueFlavor::Abstract => "abstract",
+                },
+                "truncatable": value.truncatable,
+                "bases": self.names(&value.bases),
+                "supports": self.names(&value.supports),
+                "state": value.state.iter().map(|(member, public)| {
+                    json!({ "name": self.text(member.name), "type": self.ty(&member.ty), "public": public })
+                }).collect::<Vec<_>>(),
+                "factories": value.factories.iter().map(|factory| {
+                    let mut shown = self.operation(factory);
+                    shown["name"] = json!(self.text(factory.name));
+                    shown
+                }).collect::<Vec<_>>(),
+                "definitions": self.all(&value.members),
+            }),
+            Kind::ValueBox(ty) => json!({ "kind": "value box", "type": self.ty(ty) }),
+            Kind::Struct(structure) => json!({
+                "kind": "struct",
+                "base": structure.base.map(|base| self.types.scoped_name(base)),
+                "members": self.members(&structure.members),
+                "definitions": self.all(&structure.inner),
+            }),
+            Kind::Exception(structure) => json!({ "kind": "exception", "members": self.members(&structure.members) }),
+            Kind::Union(union) => json!({
+                "kind": "union",
+                "discriminator": self.ty(&union.discriminator),
+                "members": union.arms.iter().map(|arm| json!({
+                    "name": self.text(arm.member.name),
+                    "type": self.ty(&arm.member.ty),
+                    "labels": arm.labels.iter().map(|label| self.constant(label)).collect::<Vec<_>>(),
+                    "default": arm.default,
+                })).collect::<Vec<_>>(),
+                "definitions": self.all(&union.inner),
+            }),
+            Kind::Enum(enumerators) => json!({
+                "kind": "enum",
+                "enumerators": enumerators.iter().map(|one| self.types.name(*one)).collect::<Vec<_>>(),
+            }),
+            Kind::Typedef(ty) => json!({ "kind": "typedef", "type": self.ty(ty) }),
+            Kind::Constant(ty, value) => {
+                json!({ "kind": "const", "type": self.ty(ty), "value": self.constant(value) })
+            }
+            Kind::Operation(operation) => self.operation(operation),
+            Kind::Attribute(attribute) => json!({
+                "kind": "attribute",
+                "type": self.ty(&attribute.ty),
+                "readonly": attribute.readonly,
+                "getraises": self.names(&attribute.get_raises),
+                "setraises": self.names(&attribute.set_raises),
+            }),
+            Kind::Native if self.is_in_text(id) => json!({ "kind": "native" }),
+            Kind::Bitmask(mask) => {
+                let flag = |(name, position): &(_, u8)| json!({ "name": self.text(*name), "position": position });
+                json!({
+                    "kind": "bitmask",
+                    "bits": mask.bound,
+                    "flags": mask.flags.iter().map(flag).collect::<Vec<_>>(),
+                })
+            }
+            Kind::Bitset(set) => json!({
+                "kind": "bitset",
+                "base": set.base.map(|base| self.types.scoped_name(base)),
+                "bits": set.bits,
+                "fields": set.fields.iter().map(|field| json!({
+                    "name": field.name.map(|name| self.text(name)),
+                    "width": field.width,
+                    "type": field.ty.as_ref().map(|ty| self.ty(ty)),
+                })).collect::<Vec<_>>(),
+            }),
+            _ => return None,
+        })
+    }
+
+    /// Whether a definition stands in a file, and is not one that every ORB has.
+    fn is_in_text(&self, id: DefinitionId) -> bool {
+        self.compilation.model.get(id).span != corelane_idl::source::Span::default()
+    }
+
+    fn all(&self, ids: &[DefinitionId]) -> Vec<Json> {
+        ids.iter().filter(|id| self.is_in_text(**id)).filter_map(|id| self.definition(*id)).collect()
+    }
+
+    fn names(&self, ids: &[DefinitionId]) -> Vec<String> {
+        ids.iter().map(|id| self.types.scoped_name(*id)).collect()
+    }
+
+    fn members(&self, members: &[Member]) -> Vec<Json> {
+        members.iter().map(|member| json!({ "name": self.text(member.name), "type": self.ty(&member.ty) })).collect()
+    }
+
+    fn operation(&self, operation: &Operation) -> Json {
+        let direction = |direction| match direction {
+            Direction::In => "in",
+            Direction::Out => "out",
+            Direction::InOut => "inout",
+        };
+        json!({
+            "kind": "operation",
+            "oneway": operation.oneway,
+            "result": operation.result.as_ref().map_or(json!("void"), |ty| self.ty(ty)),
+            "parameters": operation.parameters.iter().map(|one| json!({
+                "name": self.text(one.name), "direction": direction(one.direction), "type": self.ty(&one.ty),
+            })).collect::<Vec<_>>(),
+            "raises": self.names(&operation.raises),
+            "context": operation.context,
+        })
+    }
+
+    /// A name, or an object for what has none.
+    fn ty(&self, ty: &Type) -> Json {
+        match ty {
+            Type::Basic(basic) => json!(basic.text()),
+            Type::String(wide, bound) => {
+                json!({ "kind": if *wide { "wstring" } else { "string" }, "bound": bound })
+            }
+            Type::Fixed(digits, scale) => json!({ "kind": "fixed", "digits": digits, "scale": scale }),
+            Type::FixedConstant => json!({ "kind": "fixed" }),
+            Type::Sequence(element, bound) => {
+                json!({ "kind": "sequence", "element": self.ty(element), "bound": bound })
+            }
+            Type::Map(pair, bound) => {
+                json!({ "kind": "map", "key": self.ty(&pair.0), "value": self.ty(&pair.1), "bound": bound })
+            }
+            Type::Array(element, dimensions) => {
+                json!({ "kind": "array", "element": self.ty(element), "dimensions": dimensions })
+            }
+            Type::Named(id) => json!(self.types.scoped_name(*id)),
+            Type::Faulty => Json::Null,
+        }
+    }
+
+    fn constant(&self, value: &ConstantValue) -> Json {
+        match value {
+            ConstantValue::Integer(number) => match i64::try_from(*number) {
+                Ok(number) => json!(number),
+                Err(_) => u64::try_from(*number).map_or_else(|_| json!(number.to_string()), |number| json!(number)),
+            },
+            ConstantValue::Float(number) => json!(number),
+            ConstantValue::Fixed(digits, scale) => json!({ "digits": digits.to_string(), "scale": scale }),
+            ConstantValue::Character(character) => json!(character.to_string()),
+            ConstantValue::String(text) => json!(text),
+            ConstantValue::Boolean(value) => json!(value),
+            ConstantValue::Enumerator(id) => json!(self.types.scoped_name(*id)),
+            ConstantValue::Faulty => Json::Null,
+        }
+    }
+}

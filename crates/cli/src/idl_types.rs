@@ -1,0 +1,187 @@
+//! TypeCodes of the types in an IDL file.
+
+use std::path::{Path, PathBuf};
+
+use corelane::TypeCode;
+use corelane_idl::DiskFiles;
+use corelane_idl::ast::{Basic, Flavor, ValueFlavor};
+use corelane_idl::compile::{Compilation, Options};
+use corelane_idl::model::{ConstantValue, DefinitionId, Kind, Member, Type, Union};
+use corelane_wire::typecode::{UnionMember, ValueMember};
+
+/// Compiles a file; the text of what is wrong with it otherwise.
+pub(crate) fn compile(file: &Path, include: Vec<PathBuf>, defines: Vec<String>) -> Result<Compilation, String> {
+    let text = std::fs::read(file).map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
+    let options = Options { include, defines, ..Options::default() };
+    let compilation = Compilation::of_text(file, text, &options, &DiskFiles);
+    if compilation.is_accepted() {
+        return Ok(compilation);
+    }
+    Err(format!("`{}` is refused\n\n{}", file.display(), compilation.diagnostics.render(&compilation.sources, false)))
+}
+
+/// Makes TypeCodes of the types of a compilation.
+pub(crate) struct Types<'c> {
+    compilation: &'c Compilation,
+    /// Types that are being made: a use of one of them is its announcement.
+    open: Vec<DefinitionId>,
+}
+
+impl<'c> Types<'c> {
+    pub(crate) fn new(compilation: &'c Compilation) -> Self {
+        Types { compilation, open: Vec::new() }
+    }
+
+    pub(crate) fn name(&self, id: DefinitionId) -> &'c str {
+        self.compilation.symbols.text(self.compilation.model.get(id).name)
+    }
+
+    pub(crate) fn repository_id(&self, id: DefinitionId) -> String {
+        self.compilation.model.repository_id(id, &self.compilation.symbols)
+    }
+
+    /// The name with its scopes, as IDL has it.
+    pub(crate) fn scoped_name(&self, id: DefinitionId) -> String {
+        let path = self.compilation.model.path(id);
+        path.into_iter().map(|part| self.name(part)).collect::<Vec<_>>().join("::")
+    }
+
+    /// The definitions with a name, scoped or not.
+    pub(crate) fn named(&self, name: &str) -> Vec<DefinitionId> {
+        let name = name.trim_start_matches("::");
+        let ids = self.compilation.model.ids();
+        ids.filter(|id| self.name(*id) == name || self.scoped_name(*id) == name).collect()
+    }
+
+    /// The TypeCode of a type.
+    pub(crate) fn of(&mut self, ty: &Type) -> Result<TypeCode, String> {
+        let text = |error: corelane::TypeCodeError| error.to_string();
+        match ty {
+            Type::Basic(basic) => Ok(of_basic(*basic)),
+            Type::String(false, bound) => Ok(TypeCode::string(bound.unwrap_or(0))),
+            Type::String(true, bound) => Ok(TypeCode::wstring(bound.unwrap_or(0))),
+            Type::Fixed(digits, scale) => TypeCode::fixed(u16::from(*digits), i16::from(*scale)).map_err(text),
+            Type::Sequence(element, bound) => TypeCode::sequence(self.of(element)?, bound.unwrap_or(0)).map_err(text),
+            Type::Array(element, dimensions) => {
+                let mut type_code = self.of(element)?;
+                for length in dimensions.iter().rev() {
+                    type_code = TypeCode::array(type_code, *length).map_err(text)?;
+                }
+                Ok(type_code)
+            }
+            Type::Named(id) => self.of_definition(*id),
+            Type::Map(..) | Type::FixedConstant | Type::Faulty => Err("this type has no TypeCode".to_owned()),
+        }
+    }
+
+    /// The TypeCode of a definition that is a type.
+    pub(crate) fn of_definition(&mut self, id: DefinitionId) -> Result<TypeCode, String> {
+        let repository_id = self.repository_id(id);
+        if self.open.contains(&id) {
+            return Ok(TypeCode::recursive(&repository_id));
+        }
+        self.open.push(id);
+        let result = self.made(id, &repository_id);
+        self.open.pop();
+        result
+    }
+
+    fn made(&mut self, id: DefinitionId, repository_id: &str) -> Result<TypeCode, String> {
+        let (name, compilation) = (self.name(id), self.compilation);
+        let made = match &compilation.model.get(id).kind {
+            Kind::Typedef(ty) => TypeCode::alias(repository_id, name, self.of(ty)?),
+            Kind::Struct(structure) => TypeCode::structure(repository_id, name, self.members(&structure.members)?),
+            Kind::Exception(structure) => TypeCode::exception(repository_id, name, self.members(&structure.members)?),
+            Kind::Enum(enumerators) => {
+                TypeCode::enumeration(repository_id, name, enumerators.iter().map(|one| self.name(*one)))
+            }
+            Kind::Union(union) => {
+                let discriminator = self.of(&union.discriminator)?;
+                TypeCode::union(repository_id, name, discriminator, self.arms(union)?)
+            }
+            Kind::Interface(interface) => {
+                let kind = match interface.flavor {
+                    Flavor::Remote => corelane::Kind::ObjRef,
+                    Flavor::Local => corelane::Kind::LocalInterface,
+                    Flavor::Abstract => corelane::Kind::AbstractInterface,
+                };
+                TypeCode::interface(kind, repository_id, name)
+            }
+            Kind::ValueBox(ty) => TypeCode::value_box(repository_id, name, self.of(ty)?),
+            Kind::Value(value) => {
+                let state = value.state.iter().map(|(member, public)| {
+                    let name = self.compilation.symbols.text(member.name).to_owned();
+                    Ok(ValueMember { name, ty: self.of(&member.ty)?, public: *public })
+                });
+                let state = state.collect::<Result<Vec<_>, String>>()?;
+                let modifier = match value.flavor {
+                    ValueFlavor::Custom => 1,
+                    ValueFlavor::Abstract => 2,
+                    ValueFlavor::Plain => i16::from(value.truncatable) * 3,
+                };
+                TypeCode::value(repository_id, name, modifier, None, state)
+            }
+            Kind::Native if name == "TypeCode" => return Ok(TypeCode::TYPE_CODE),
+            _ => return Err(format!("`{name}` is no type that can be sent")),
+        };
+        made.map_err(|error| format!("`{name}`: {error}"))
+    }
+
+    fn members(&mut self, members: &[Member]) -> Result<Vec<(String, TypeCode)>, String> {
+        let each = members.iter().map(|member| {
+            let name = self.compilation.symbols.text(member.name).to_owned();
+            Ok((name, self.of(&member.ty)?))
+        });
+        each.collect()
+    }
+
+    fn arms(&mut self, union: &Union) -> Result<Vec<UnionMember>, String> {
+        let mut arms = Vec::new();
+        for arm in &union.arms {
+            let name = self.compilation.symbols.text(arm.member.name).to_owned();
+            let ty = self.of(&arm.member.ty)?;
+            for label in &arm.labels {
+                arms.push(UnionMember { label: Some(self.label(label)), name: name.clone(), ty: ty.clone() });
+            }
+            if arm.default {
+                arms.push(UnionMember { label: None, name, ty });
+            }
+        }
+        Ok(arms)
+    }
+
+    fn label(&self, label: &ConstantValue) -> i128 {
+        match label {
+            ConstantValue::Integer(number) => *number,
+            ConstantValue::Character(character) => u32::from(*character).into(),
+            ConstantValue::Boolean(value) => (*value).into(),
+            ConstantValue::Enumerator(id) => match self.compilation.model.get(*id).kind {
+                Kind::Enumerator(_, number) => number.into(),
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+}
+
+fn of_basic(basic: Basic) -> TypeCode {
+    match basic {
+        Basic::Void => TypeCode::VOID,
+        Basic::Short => TypeCode::SHORT,
+        Basic::UShort => TypeCode::USHORT,
+        Basic::Long => TypeCode::LONG,
+        Basic::ULong => TypeCode::ULONG,
+        Basic::LongLong => TypeCode::LONG_LONG,
+        Basic::ULongLong => TypeCode::ULONG_LONG,
+        Basic::Int8 | Basic::UInt8 | Basic::Octet => TypeCode::OCTET,
+        Basic::Float => TypeCode::FLOAT,
+        Basic::Double => TypeCode::DOUBLE,
+        Basic::LongDouble => TypeCode::LONG_DOUBLE,
+        Basic::Char => TypeCode::CHAR,
+        Basic::WChar => TypeCode::WCHAR,
+        Basic::Boolean => TypeCode::BOOLEAN,
+        Basic::Any => TypeCode::ANY,
+        Basic::Object => TypeCode::OBJECT,
+        Basic::ValueBase => TypeCode::VALUE_BASE,
+    }
+}

@@ -1,0 +1,292 @@
+//! Values of IDL as JSON, and back.
+//!
+//! | IDL | JSON |
+//! |---|---|
+//! | numbers | numbers; `fixed` and `long double` too |
+//! | char, string, enumerators | strings |
+//! | structures, exceptions | objects |
+//! | unions | `{"discriminator": ..., "NAME": ...}`; the discriminator may be left out where the name says it |
+//! | sequences, arrays | arrays |
+//! | references | `"IOR:..."` or null |
+//! | any | `{"type": "long", "value": 1}`; what has no type is a string, a boolean, a long long or a double |
+//! | TypeCodes | the name of a type |
+
+use corelane::{Any, Kind, LongDouble, Octets, TypeCode, Value};
+use corelane_wire::dynamic::UnionValue;
+use corelane_wire::ior::{Ior, ObjectUrl};
+use corelane_wire::{AnyValue, Limits};
+use serde_json::{Map, Number, Value as Json};
+
+use crate::idl_types::Types;
+
+/// JSON of a value.
+pub(crate) fn of_any(any: &Any) -> Json {
+    match any.value() {
+        Ok(value) => shown(&value, any.type_code()),
+        Err(error) => Json::String(format!("({error})")),
+    }
+}
+
+fn shown(value: &Value, type_code: &TypeCode) -> Json {
+    let resolved = type_code.resolved();
+    let float = |number: f64| Number::from_f64(number).map_or_else(|| Json::String(number.to_string()), Json::Number);
+    match value {
+        Value::Null => Json::Null,
+        Value::Boolean(value) => Json::Bool(*value),
+        Value::Octet(value) => Json::from(*value),
+        Value::Short(value) => Json::from(*value),
+        Value::UShort(value) => Json::from(*value),
+        Value::Long(value) => Json::from(*value),
+        Value::ULong(value) => Json::from(*value),
+        Value::LongLong(value) => Json::from(*value),
+        Value::ULongLong(value) => Json::from(*value),
+        Value::Float(value) => float((*value).into()),
+        Value::Double(value) => float(*value),
+        Value::LongDouble(value) => float(LongDouble(*value).to_f64()),
+        Value::Char(value) | Value::WChar(value) => Json::String(value.to_string()),
+        Value::String(value) | Value::WString(value) => Json::String(value.clone()),
+        Value::Fixed(value) => Json::String(fixed_text(*value, &resolved)),
+        Value::Enum(number) => {
+            let name = resolved.member_name(*number as usize).unwrap_or_default();
+            if name.is_empty() { Json::from(*number) } else { Json::String(name.to_owned()) }
+        }
+        Value::TypeCode(value) => Json::String(value.to_string()),
+        Value::Any(any) => {
+            let inner = any.value().map_or(Json::Null, |value| shown(&value, any.type_code()));
+            let mut object = Map::new();
+            object.insert("type".to_owned(), Json::String(any.type_code().to_string()));
+            object.insert("value".to_owned(), inner);
+            Json::Object(object)
+        }
+        Value::Object(ior) if ior.is_nil() => Json::Null,
+        Value::Object(ior) => Json::String(ior.to_text().unwrap_or_default()),
+        Value::Struct(members) => {
+            let member = |(index, value): (usize, &Value)| {
+                let name = resolved.member_name(index).unwrap_or_default().to_owned();
+                (name, shown(value, &resolved.member_type(index).unwrap_or(TypeCode::NULL)))
+            };
+            Json::Object(members.iter().enumerate().map(member).collect())
+        }
+        Value::Union(union) => shown_union(union, &resolved),
+        Value::List(list) => {
+            let element = resolved.content_type().unwrap_or(TypeCode::NULL);
+            Json::Array(list.iter().map(|value| shown(value, &element)).collect())
+        }
+        Value::Octets(octets) => Json::Array(octets.iter().map(|octet| Json::from(*octet)).collect()),
+    }
+}
+
+fn shown_union(union: &UnionValue, type_code: &TypeCode) -> Json {
+    let discriminator = type_code.discriminator_type().unwrap_or(TypeCode::NULL).resolved();
+    let number = union.discriminator;
+    let label = match discriminator.kind() {
+        Kind::Boolean => Json::Bool(number != 0),
+        Kind::Enum => shown(&Value::Enum(u32::try_from(number).unwrap_or_default()), &discriminator),
+        Kind::Char | Kind::WChar => {
+            let character = u32::try_from(number).ok().and_then(char::from_u32).unwrap_or_default();
+            Json::String(character.to_string())
+        }
+        _ => i64::try_from(number).map_or_else(|_| Json::String(number.to_string()), Json::from),
+    };
+    let mut object = Map::new();
+    object.insert("discriminator".to_owned(), label);
+    if let (Some(member), Some(arm)) = (&union.member, chosen(type_code, number)) {
+        let name = type_code.member_name(arm).unwrap_or_default().to_owned();
+        object.insert(name, shown(member, &type_code.member_type(arm).unwrap_or(TypeCode::NULL)));
+    }
+    Json::Object(object)
+}
+
+/// The arm that a discriminator chooses.
+fn chosen(union: &TypeCode, discriminator: i128) -> Option<usize> {
+    let labelled = (0..union.member_count()).find(|arm| union.member_label(*arm) == Some(discriminator));
+    labelled.or(union.default_index())
+}
+
+fn fixed_text(value: i128, type_code: &TypeCode) -> String {
+    let (_, scale) = type_code.digits_and_scale().unwrap_or((31, 0));
+    let scale = usize::try_from(scale).unwrap_or(0);
+    let digits = format!("{:0>width$}", value.unsigned_abs(), width = scale + 1);
+    let (whole, part) = digits.split_at(digits.len() - scale);
+    let sign = if value < 0 { "-" } else { "" };
+    if part.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
+}
+
+/// A value of a type from JSON.
+///
+/// # Errors
+/// What does not fit, as a sentence.
+pub(crate) fn to_any(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Any, String> {
+    let value = read(json, type_code, types)?;
+    Any::from_value(type_code, &value).map_err(|error| error.to_string())
+}
+
+fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Value, String> {
+    let resolved = type_code.resolved();
+    let wrong = || format!("{json} is no {type_code}");
+    macro_rules! integer {
+        ($variant:ident) => {
+            Value::$variant(integer(json).and_then(|number| number.try_into().ok()).ok_or_else(wrong)?)
+        };
+    }
+    Ok(match resolved.kind() {
+        Kind::Null | Kind::Void if json.is_null() => Value::Null,
+        Kind::Boolean => Value::Boolean(json.as_bool().ok_or_else(wrong)?),
+        Kind::Octet => integer!(Octet),
+        Kind::Short => integer!(Short),
+        Kind::UShort => integer!(UShort),
+        Kind::Long => integer!(Long),
+        Kind::ULong => integer!(ULong),
+        Kind::LongLong => integer!(LongLong),
+        Kind::ULongLong => integer!(ULongLong),
+        Kind::Float => Value::Float(float(json).ok_or_else(wrong)? as f32),
+        Kind::Double => Value::Double(float(json).ok_or_else(wrong)?),
+        Kind::LongDouble => Value::LongDouble(LongDouble::from_f64(float(json).ok_or_else(wrong)?).0),
+        Kind::Char => Value::Char(character(json).ok_or_else(wrong)?),
+        Kind::WChar => Value::WChar(character(json).ok_or_else(wrong)?),
+        Kind::String => Value::String(json.as_str().ok_or_else(wrong)?.to_owned()),
+        Kind::WString => Value::WString(json.as_str().ok_or_else(wrong)?.to_owned()),
+        Kind::Fixed => Value::Fixed(fixed(json, &resolved).ok_or_else(wrong)?),
+        Kind::Enum => Value::Enum(enumerator(json, &resolved).ok_or_else(wrong)?),
+        Kind::TypeCode => Value::TypeCode(named_type(json.as_str().ok_or_else(wrong)?, types)?),
+        Kind::Any => Value::Any(Box::new(read_any(json, types)?)),
+        Kind::ObjRef if json.is_null() => Value::Object(Ior::NIL),
+        Kind::ObjRef => match ObjectUrl::parse(json.as_str().ok_or_else(wrong)?, &Limits::DEFAULT) {
+            Ok(ObjectUrl::Ior(ior)) => Value::Object(ior),
+            _ => return Err(format!("{json} is no IOR:")),
+        },
+        Kind::Struct | Kind::Except => {
+            let object = json.as_object().ok_or_else(wrong)?;
+            let members = (0..resolved.member_count()).map(|index| {
+                let name = resolved.member_name(index).unwrap_or_default();
+                let member = object.get(name).ok_or_else(|| format!("{type_code} has a member `{name}`"))?;
+                read(member, &resolved.member_type(index).unwrap_or(TypeCode::NULL), types)
+            });
+            let members = members.collect::<Result<Vec<_>, _>>()?;
+            if object.len() != members.len() {
+                return Err(format!("{json} has members that {type_code} has not"));
+            }
+            Value::Struct(members)
+        }
+        Kind::Union => read_union(json, &resolved, types)?,
+        Kind::Sequence | Kind::Array => {
+            let element = resolved.content_type().unwrap_or(TypeCode::NULL);
+            let list = json.as_array().ok_or_else(wrong)?;
+            let list = list.iter().map(|json| read(json, &element, types)).collect::<Result<Vec<_>, _>>()?;
+            let octet = |value: &Value| if let Value::Octet(octet) = value { Some(*octet) } else { None };
+            match element.resolved().kind() {
+                Kind::Octet => Value::Octets(list.iter().filter_map(octet).collect::<Octets>()),
+                _ => Value::List(list),
+            }
+        }
+        _ => return Err(format!("a value of {type_code} cannot be given")),
+    })
+}
+
+fn integer(json: &Json) -> Option<i128> {
+    json.as_i64().map(i128::from).or_else(|| json.as_u64().map(i128::from))
+}
+
+fn float(json: &Json) -> Option<f64> {
+    json.as_f64().or_else(|| json.as_str()?.parse().ok())
+}
+
+fn character(json: &Json) -> Option<char> {
+    let mut characters = json.as_str()?.chars();
+    characters.next().filter(|_| characters.next().is_none())
+}
+
+/// Digits with a point, shifted to the scale of the type.
+fn fixed(json: &Json, type_code: &TypeCode) -> Option<i128> {
+    let text = json.as_str().map_or_else(|| json.to_string(), str::to_owned);
+    let (_, scale) = type_code.digits_and_scale()?;
+    let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+    let missing = usize::try_from(scale).ok()?.checked_sub(part.len())?;
+    format!("{whole}{part}{}", "0".repeat(missing)).parse().ok()
+}
+
+fn enumerator(json: &Json, type_code: &TypeCode) -> Option<u32> {
+    let found = (0..type_code.member_count()).find(|index| type_code.member_name(*index) == json.as_str())?;
+    u32::try_from(found).ok()
+}
+
+fn read_union(json: &Json, union: &TypeCode, types: &mut Types<'_>) -> Result<Value, String> {
+    let object = json.as_object().ok_or_else(|| format!("{json} is no {union}"))?;
+    let named = object.iter().find(|(name, _)| *name != "discriminator");
+    let discriminator = match object.get("discriminator") {
+        Some(label) => {
+            let of = union.discriminator_type().unwrap_or(TypeCode::NULL).resolved();
+            let number = match of.kind() {
+                Kind::Boolean => label.as_bool().map(i128::from),
+                Kind::Enum => enumerator(label, &of).map(i128::from),
+                Kind::Char | Kind::WChar => character(label).map(|one| u32::from(one).into()),
+                _ => integer(label),
+            };
+            number.ok_or_else(|| format!("{label} is no {of}"))?
+        }
+        None => {
+            let name = named.map(|(name, _)| name.as_str());
+            let arm = (0..union.member_count()).find(|arm| union.member_name(*arm) == name);
+            arm.and_then(|arm| union.member_label(arm)).ok_or("a union needs its discriminator here")?
+        }
+    };
+    let arm = chosen(union, discriminator);
+    let member = match (arm, named) {
+        (Some(arm), Some((name, json))) if union.member_name(arm) == Some(name) => {
+            Some(read(json, &union.member_type(arm).unwrap_or(TypeCode::NULL), types)?)
+        }
+        (None, None) => None,
+        _ => return Err(format!("{json} has not the member that its discriminator chooses")),
+    };
+    Ok(Value::Union(Box::new(UnionValue { discriminator, member })))
+}
+
+fn read_any(json: &Json, types: &mut Types<'_>) -> Result<AnyValue, String> {
+    let (type_code, value) = match json {
+        Json::Object(object) if object.contains_key("type") => {
+            let name = object.get("type").and_then(Json::as_str).ok_or("the type of an any is a name")?;
+            (named_type(name, types)?, object.get("value").unwrap_or(&Json::Null))
+        }
+        Json::Null => (TypeCode::NULL, json),
+        Json::Bool(_) => (TypeCode::BOOLEAN, json),
+        Json::String(_) => (TypeCode::STRING, json),
+        Json::Number(number) if number.is_f64() => (TypeCode::DOUBLE, json),
+        Json::Number(_) => (TypeCode::LONG_LONG, json),
+        _ => return Err(format!("{json} needs a type: {{\"type\": NAME, \"value\": ...}}")),
+    };
+    let value = read(value, &type_code, types)?;
+    AnyValue::from_value(&type_code, &value).map_err(|error| error.to_string())
+}
+
+/// A type by its name: a basic one of IDL, or one of the file.
+fn named_type(name: &str, types: &mut Types<'_>) -> Result<TypeCode, String> {
+    let basics = [
+        TypeCode::NULL,
+        TypeCode::VOID,
+        TypeCode::SHORT,
+        TypeCode::LONG,
+        TypeCode::USHORT,
+        TypeCode::ULONG,
+        TypeCode::FLOAT,
+        TypeCode::DOUBLE,
+        TypeCode::BOOLEAN,
+        TypeCode::CHAR,
+        TypeCode::OCTET,
+        TypeCode::ANY,
+        TypeCode::TYPE_CODE,
+        TypeCode::LONG_LONG,
+        TypeCode::ULONG_LONG,
+        TypeCode::LONG_DOUBLE,
+        TypeCode::WCHAR,
+        TypeCode::STRING,
+        TypeCode::WSTRING,
+    ];
+    if let Some(basic) = basics.into_iter().find(|basic| basic.kind().name() == name) {
+        return Ok(basic);
+    }
+    let found = types.named(name);
+    match found.iter().find_map(|id| types.of_definition(*id).ok()) {
+        Some(type_code) => Ok(type_code),
+        None => Err(format!("there is no type `{name}`")),
+    }
+}
