@@ -106,3 +106,48 @@ mod tests {
         assert_eq!(shared.1.load(Ordering::SeqCst), 0);
     }
 }
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::shim::explore;
+
+    fn take(tokens: &AtomicUsize) -> Option<usize> {
+        tokens.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(1)).ok()
+    }
+
+    /// Whoever waits for what is given back gets it: an opening that nobody notices would leave the waiter there for ever.
+    #[test]
+    fn no_opening_is_lost() {
+        explore(|| {
+            let shared = Arc::new((Gate::new("model", Scope::Lane), AtomicUsize::new(0)));
+            let giver = Arc::clone(&shared);
+            let giver = loom::thread::spawn(move || {
+                giver.1.fetch_add(1, Ordering::Release);
+                giver.0.open();
+            });
+            assert_eq!(shared.0.wait(None, || take(&shared.1)), Some(1));
+            giver.join().unwrap();
+        });
+    }
+
+    /// Two wait and two are given back, one after the other: none is left behind.
+    #[test]
+    fn every_waiter_is_served() {
+        explore(|| {
+            let shared = Arc::new((Gate::new("model", Scope::Lane), AtomicUsize::new(0)));
+            let waiter = Arc::clone(&shared);
+            let waiter = loom::thread::spawn(move || waiter.0.wait(None, || take(&waiter.1)).unwrap());
+            shared.1.fetch_add(1, Ordering::Release);
+            shared.0.open();
+            shared.1.fetch_add(1, Ordering::Release);
+            shared.0.open();
+            shared.0.wait(None, || take(&shared.1)).unwrap();
+            waiter.join().unwrap();
+            assert_eq!(shared.1.load(Ordering::Relaxed), 0);
+        });
+    }
+}
