@@ -1,6 +1,8 @@
 //! Values, messages and references that are made at random come back as they were: in both orders, in every version, through
 //! streams that arrive in arbitrary pieces.
 
+use std::ops::Range;
+
 use corelane_wire::connection::{FragmentPlan, Framer, Step};
 use corelane_wire::giop::{
     self, Header, MessageKind, Reply, ReplyStatus, Request, RequestHead, ResponseExpected, ServiceContext, Target,
@@ -9,7 +11,7 @@ use corelane_wire::ior::{
     Address, Corbaloc, CorbalocAddress, Corbaname, Ior, ObjectUrl, TaggedComponent, TaggedProfile, escape_key,
     unescape_key,
 };
-use corelane_wire::{Cdr, CodeSets, Decoder, Encoder, Endian, Limits, Octets, Scratch, Version, WideOrder};
+use corelane_wire::{Cdr, CdrError, CodeSets, Decoder, Encoder, Endian, Limits, Octets, Scratch, Version, WideOrder};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -111,11 +113,16 @@ impl Item {
             }
             Item::Longs(_) => {
                 let owned = Vec::<i32>::decode(&mut d.clone()).unwrap();
+                assert_eq!(one_by_one(d, Decoder::read_i32), owned);
                 let len = d.read_len(4).unwrap();
                 assert_eq!(d.read_slice::<i32>(len).unwrap(), owned);
                 Item::Longs(owned)
             }
-            Item::Doubles(_) => Item::Doubles(Vec::decode(d).unwrap()),
+            Item::Doubles(_) => {
+                let single = one_by_one(d, Decoder::read_f64);
+                assert_eq!(Vec::<f64>::decode(d).unwrap(), single);
+                Item::Doubles(single)
+            }
             Item::Booleans(_) => Item::Booleans(Vec::decode(d).unwrap()),
             Item::Texts(_) => Item::Texts(Vec::decode(d).unwrap()),
             Item::Array(_) => Item::Array(<[u16; 3]>::decode(d).unwrap()),
@@ -127,6 +134,13 @@ impl Item {
             }
         }
     }
+}
+
+/// A sequence as those read it who read its numbers singly: none of them is cut.
+fn one_by_one<'m, T>(d: &Decoder<'m>, number: impl Fn(&mut Decoder<'m>) -> Result<T, CdrError>) -> Vec<T> {
+    let mut d = d.clone();
+    let len = d.read_len(1).unwrap();
+    (0..len).map(|_| number(&mut d).unwrap()).collect()
 }
 
 /// Text of ISO 8859-1 without NUL, which both code sets for char have.
@@ -156,8 +170,8 @@ fn item(wide: bool) -> impl Strategy<Value = Item> {
         text().prop_map(Item::Text),
         vec(any::<u8>(), 0..40).prop_map(Item::Octets),
         (any::<u8>(), 4096usize..5000).prop_map(|(octet, len)| Item::Octets(vec![octet; len])),
-        vec(any::<i32>(), 0..9).prop_map(Item::Longs),
-        vec(finite, 0..5).prop_map(Item::Doubles),
+        vec(any::<i32>(), 0..90).prop_map(Item::Longs),
+        vec(finite, 0..40).prop_map(Item::Doubles),
         vec(any::<bool>(), 0..9).prop_map(Item::Booleans),
         vec(text(), 0..4).prop_map(Item::Texts),
         any::<[u16; 3]>().prop_map(Item::Array),
@@ -218,8 +232,10 @@ fn sent() -> impl Strategy<Value = Sent> {
 }
 
 impl Sent {
-    fn write(&self) -> Vec<u8> {
+    /// The message, and where its wide numbers are.
+    fn write(&self) -> (Vec<u8>, Vec<Range<usize>>) {
         let mut e = Encoder::new();
+        e.note_wide_numbers();
         e.set_endian(self.endian);
         e.set_code_sets(self.sets);
         let contexts: Vec<_> = self.contexts.iter().map(|(id, data)| ServiceContext { id: *id, data }).collect();
@@ -238,10 +254,10 @@ impl Sent {
         }
         self.items.iter().for_each(|item| item.write(&mut e));
         giop::finish(&mut e).unwrap();
-        e.to_vec()
+        (e.to_vec(), e.wide_numbers().unwrap().to_vec())
     }
 
-    fn check(&self, message: &[u8]) {
+    fn check(&self, message: &[u8], breaks: &[usize]) {
         let header = Header::parse(message.first_chunk().unwrap()).unwrap();
         assert_eq!((header.version, header.endian, header.total()), (self.version, self.endian, message.len()));
         let (id, contexts, body) = if self.is_reply {
@@ -255,7 +271,7 @@ impl Sent {
         assert_eq!(id, self.request_id);
         assert!(contexts.iter().eq(self.contexts.iter().map(|(id, data)| (*id, data.as_slice()))));
         let scratch = Scratch::new();
-        let mut d = body.with_code_sets(self.sets).with_scratch(&scratch);
+        let mut d = body.with_code_sets(self.sets).with_scratch(&scratch).with_breaks(breaks);
         let read: Vec<Item> = self.items.iter().map(|item| item.read(&mut d)).collect();
         assert_eq!((&read, d.remaining()), (&self.items, 0));
     }
@@ -289,7 +305,7 @@ fn messages(stream: &[u8], pieces: &[usize]) -> Vec<(Vec<u8>, Vec<usize>)> {
 proptest! {
     #[test]
     fn values_in_every_version_and_order(sent in sent()) {
-        sent.check(&sent.write());
+        sent.check(&sent.write().0, &[]);
     }
 
     #[test]
@@ -299,17 +315,17 @@ proptest! {
     ) {
         let mut stream = Vec::new();
         for (one, threshold) in &sent {
-            let message = one.write();
+            let (message, wide) = one.write();
             let header = Header::parse(message.first_chunk().unwrap()).unwrap();
-            for piece in FragmentPlan::new(&header, one.request_id, *threshold) {
+            for piece in FragmentPlan::around(&header, one.request_id, *threshold, &wide) {
                 stream.extend_from_slice(piece.header());
                 stream.extend_from_slice(&message[piece.octets]);
             }
         }
         let found = messages(&stream, &pieces);
         prop_assert_eq!(found.len(), sent.len());
-        for ((one, _), (message, _)) in sent.iter().zip(&found) {
-            one.check(message);
+        for ((one, _), (message, breaks)) in sent.iter().zip(&found) {
+            one.check(message, breaks);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The encoder: values into a reusable buffer, large octet slices beside it.
 
+use std::ops::Range;
+
 use super::valuetype::ValueWriter;
 use super::{BORROW_THRESHOLD, CdrError, Endian, MAX_SEGMENTS, Octets, Primitive};
 use crate::codeset::CodeSets;
@@ -31,7 +33,12 @@ pub struct Encoder<'a> {
     others: Option<Box<Others<'a>>>,
     /// What was written of values, once there are any.
     values: Option<Box<ValueWriter>>,
+    wide: Option<Box<WideNumbers>>,
 }
+
+/// Where numbers of eight octets and more are, in order: those that touch are one range.
+#[derive(Debug, Default)]
+struct WideNumbers(Vec<Range<usize>>);
 
 /// Segments after the first. Behind a pointer, so that an encoder without any is quickly made and dropped.
 #[derive(Debug, Default)]
@@ -105,6 +112,7 @@ impl<'a> Encoder<'a> {
             first: Segment::UNUSED,
             others: None,
             values: None,
+            wide: None,
         }
     }
 
@@ -144,6 +152,31 @@ impl<'a> Encoder<'a> {
     #[inline]
     pub fn set_from_server(&mut self, from_server: bool) {
         self.from_server = from_server;
+    }
+
+    /// Notes from here on where numbers of eight octets and more are: what a message of GIOP 1.1 must not be cut through
+    /// ([`FragmentPlan::around`](crate::connection::FragmentPlan::around)).
+    #[cold]
+    pub fn note_wide_numbers(&mut self) {
+        self.wide.get_or_insert_default();
+    }
+
+    /// What was noted, if that was asked for: ranges of all octets since the encoder was made or cleared.
+    #[must_use]
+    pub fn wide_numbers(&self) -> Option<&[Range<usize>]> {
+        self.wide.as_ref().map(|wide| wide.0.as_slice())
+    }
+
+    /// Behind the alignment, in front of the octets.
+    #[cold]
+    #[inline(never)]
+    fn note_wide(&mut self, octets: usize) {
+        let start = self.len();
+        let Some(WideNumbers(ranges)) = self.wide.as_deref_mut() else { return };
+        match ranges.last_mut() {
+            Some(last) if last.end == start => last.end += octets,
+            _ => ranges.push(start..start + octets),
+        }
     }
 
     /// The order of numbers.
@@ -215,6 +248,9 @@ impl<'a> Encoder<'a> {
     #[inline]
     fn put<const N: usize>(&mut self, octets: [u8; N]) {
         self.align(N);
+        if N >= 8 && self.wide.is_some() {
+            self.note_wide(N);
+        }
         self.buffer.extend_from_slice(&octets);
     }
 
@@ -290,6 +326,7 @@ impl<'a> Encoder<'a> {
             quad.reverse();
         }
         self.align(8);
+        self.note_wide(quad.len());
         self.buffer.extend_from_slice(&quad);
     }
 
@@ -401,6 +438,9 @@ impl<'a> Encoder<'a> {
             return;
         }
         self.align(T::SIZE);
+        if T::SIZE >= 8 && self.wide.is_some() {
+            self.note_wide(size_of_val(numbers));
+        }
         if self.foreign && T::SIZE > 1 {
             let start = self.buffer.len();
             self.buffer.extend_from_slice(bytemuck::cast_slice(numbers));
@@ -466,6 +506,13 @@ impl<'a> Encoder<'a> {
         }
         (self.bias, self.beside, self.used) = (mark.bias, mark.beside, mark.used);
         self.values = None;
+        if let Some(WideNumbers(ranges)) = self.wide.as_deref_mut() {
+            let len = mark.len + mark.beside;
+            ranges.retain_mut(|range| {
+                range.end = range.end.min(len);
+                range.start < range.end
+            });
+        }
     }
 
     /// Writes an unsigned long over the four octets at a position that was written before. A position that was not, or
@@ -538,7 +585,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// A part of all octets, in order: what a fragment holds.
-    pub fn slices_in(&self, range: std::ops::Range<usize>) -> impl Iterator<Item = &[u8]> {
+    pub fn slices_in(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let mut start = 0usize;
         let parts = self.slices().map(move |slice| {
             let from = range.start.saturating_sub(start).min(slice.len());
