@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use corelane::{
-    CallPolicies, Completion, Dispatch, Orb, Phase, PoolConfig, Reference, SystemExceptionKind as Kind,
+    CallPolicies, Completion, Dispatch, Orb, Phase, PoolConfig, Reference, SystemExceptionKind as Kind, Timeout,
     with_call_policies,
 };
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_with};
@@ -30,6 +30,23 @@ fn deadlines_are_kept_at_every_level() {
     let impatient = Orb::builder().call_timeout(Duration::from_millis(20)).build().unwrap();
     let probe = ProbeRef::from_object(impatient.string_to_object(&server.ior).unwrap().unwrap());
     assert_eq!(probe.slow(200).unwrap_err().kind(), Kind::Timeout);
+}
+
+/// One that follows a shorter one on the same connection too.
+#[test]
+fn a_coarse_time_out_fires_not_before_its_time() {
+    let server = serve(Dispatch::LeaderFollowers { threads: 4 });
+    let (_orb, probe) = client(&server.ior);
+    for milliseconds in [80, 88, 40, 42] {
+        let whole = Duration::from_millis(milliseconds);
+        let coarse = CallPolicies { timeout: Some(Timeout::Coarse(whole)), ..CallPolicies::NONE };
+        let coarse = probe.with_policies(coarse);
+        let start = Instant::now();
+        let late = coarse.slow(1_000).unwrap_err();
+        assert_eq!((late.kind(), late.completed()), (Kind::Timeout, Completion::Maybe));
+        assert!(start.elapsed() >= whole, "{:?} of {whole:?}", start.elapsed());
+    }
+    assert_eq!(server.orb.event_counts().connections_opened, 1);
 }
 
 #[test]

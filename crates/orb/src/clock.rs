@@ -1,13 +1,14 @@
 //! What the time is, for the parts that carry out what the pure machines decide. In the simulation it is virtual.
 
 #[cfg(not(test))]
-pub(crate) use corelane_sys::clock::{coarse_now, now};
+pub(crate) use corelane_sys::clock::{coarse_now, coarse_tick, now};
 #[cfg(test)]
-pub(crate) use simulated::{coarse_now, now, set};
+pub(crate) use simulated::{coarse_now, coarse_tick, now, set};
 
 #[cfg(test)]
 mod simulated {
     use std::cell::Cell;
+    use std::time::Duration;
 
     use corelane_sys::clock::{self, Monotonic};
 
@@ -26,6 +27,10 @@ mod simulated {
 
     pub(crate) fn coarse_now() -> Monotonic {
         TIME.get().unwrap_or_else(clock::coarse_now)
+    }
+
+    pub(crate) fn coarse_tick() -> Duration {
+        TIME.get().map_or_else(clock::coarse_tick, |_| Duration::ZERO)
     }
 }
 

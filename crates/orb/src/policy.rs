@@ -18,7 +18,8 @@ const PRECISE_BELOW: Duration = Duration::from_secs(1);
 pub enum Timeout {
     /// Kept by a high-resolution timer: fires within tens of microseconds and costs one system call a call.
     Precise(Duration),
-    /// Kept by the socket's own time-out: no system call a call; fires up to 8 ms and 12 % late.
+    /// Kept by the socket's own time-out: no system call a call; fires never early, and up to three ticks of the kernel's clock (12 ms
+    /// at 250 Hz) and 12 % late.
     Coarse(Duration),
     /// The call may wait for ever.
     Never,
@@ -139,7 +140,8 @@ impl Due {
     #[cold]
     pub(crate) fn moment(self) -> Option<Monotonic> {
         match self {
-            Due::Within(duration, start) => Some(start + duration),
+            // The start may lie a tick back: the call would end early.
+            Due::Within(duration, start) => Some(start + duration + clock::coarse_tick()),
             Due::At(moment) => Some(moment),
             Due::Never => None,
         }

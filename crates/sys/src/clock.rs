@@ -6,6 +6,7 @@
 //! simply never reached.
 
 use std::ops::{Add, AddAssign, Sub};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A point in time of the machine's monotonic clock, in nanoseconds.
@@ -34,6 +35,19 @@ pub fn coarse_now() -> Monotonic {
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
     // The kernel never reports negative monotonic time.
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// How far [`coarse_now`] may lag behind, and how much earlier than asked the kernel's own time-outs may end: one tick of its clock.
+#[cold]
+pub fn coarse_tick() -> Duration {
+    static TICK: OnceLock<Duration> = OnceLock::new();
+    *TICK.get_or_init(|| {
+        let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: as in `coarse_now`; this call fills it with the clock's resolution.
+        unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut tick) };
+        // A resolution is never negative.
+        Duration::new(tick.tv_sec as u64, tick.tv_nsec as u32)
+    })
 }
 
 impl Monotonic {

@@ -16,6 +16,7 @@ use corelane_wire::{CodeSets, Encoder, Limits};
 use super::pool::Pool;
 use super::watch::Watched;
 use crate::cancel::Canceller;
+use crate::clock;
 use crate::fault::Fault;
 use crate::invocation::machine::Written;
 use crate::orb::Core;
@@ -139,7 +140,8 @@ impl ClientConnection {
         self.next_id
     }
 
-    /// Asks the transport to keep `due`; coarse time-outs cost a system call only when they change by more than an eighth.
+    /// Asks the transport to keep `due`. A coarse time-out costs a system call only where the one before was shorter, or longer by more
+    /// than an eighth: it never ends a call early.
     #[inline]
     fn wait(&mut self, due: Due) -> Result<Wait, Broken> {
         let coarse = match due {
@@ -154,8 +156,10 @@ impl ClientConnection {
     }
 
     fn set_coarse(&mut self, coarse: Duration) -> io::Result<()> {
-        if coarse.abs_diff(self.coarse) > self.coarse / 8 {
-            self.stream.set_coarse_timeouts(coarse, coarse)?;
+        let longer = self.coarse.checked_sub(coarse);
+        if longer.is_none_or(|longer| longer > coarse / 8) {
+            let late = coarse.saturating_add(clock::coarse_tick());
+            self.stream.set_coarse_timeouts(late, late)?;
             self.coarse = coarse;
         }
         Ok(())
