@@ -11,6 +11,9 @@
 //! * Every call ends, and never after its deadline; it follows at most ten forwards.
 //! * A connection that fails concerns the calls on it and no other.
 //! * Connections, and what waits in them, stay within their bounds; when all has ended, nothing is left.
+//!
+//! Each of these, put into the ORB, is known to be caught: a request sent again after it was wholly written, a request that runs after its
+//! connection was closed in good order, and forwards that are followed without a bound.
 
 mod caller;
 mod network;
