@@ -76,6 +76,43 @@ fn a_slow_reader_gets_its_replies_before_the_end() {
     }
 }
 
+/// A peer that sends without reading is not read from until it reads: then it goes on, and every reply comes.
+#[test]
+fn a_peer_that_reads_again_gets_every_reply() {
+    const CALLS: u32 = 64;
+    const SIZE: usize = 256 << 10;
+    for dispatch in EVERY_DISPATCH {
+        let server = serve(dispatch);
+        let mut stream = connect(&server);
+        let mut sending = stream.try_clone().unwrap();
+        let key = key(&server);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let data = vec![7; SIZE];
+                for id in 1..=CALLS {
+                    let ask = request(&key, id, "mirror", |encoder| encoder.write_octets_copied(&data).unwrap());
+                    sending.write_all(&ask).unwrap();
+                }
+            });
+            // Time to come to a standstill: all the replies are more than the sockets hold. Without it less is tested, and nothing fails.
+            stream.peek(&mut [0]).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+            let mut ids = Vec::new();
+            for _ in 0..CALLS {
+                let (kind, size) = header(&mut stream);
+                let mut body = vec![0; size];
+                stream.read_exact(&mut body).unwrap_or_else(|stuck| panic!("{dispatch:?}: {stuck}"));
+                assert_eq!((kind, &body[4..8]), (REPLY, &[0; 4][..]), "{dispatch:?}: a request was refused");
+                assert!(size > SIZE && body.ends_with(&[7]));
+                ids.push(u32::from_ne_bytes(*body.first_chunk().unwrap()));
+            }
+            ids.sort_unstable();
+            assert!(ids.iter().copied().eq(1..=CALLS), "{dispatch:?}");
+        });
+        assert_eq!(server.orb.event_counts().output_overflows, 0, "{dispatch:?}");
+    }
+}
+
 /// What is wrong with a request can be read although the peer goes on sending: nothing unread cuts the connection.
 #[test]
 fn the_answer_to_a_bad_body_reaches_a_peer_that_goes_on_sending() {

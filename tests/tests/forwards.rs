@@ -1,0 +1,130 @@
+//! Objects that are elsewhere: forwards over real connections.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use corelane::poa::{
+    Cookie, IdAssignment, IdUniqueness, ImplicitActivation, ObjectId, Poa, PoaPolicies, RequestProcessing,
+    ServantLocator, ServantManager, ServantManagerError, ServantResult, ServantRetention,
+};
+use corelane::{
+    Completion, Dispatch, ObjectRef, Orb, PoolConfig, Reference, Servant, SystemException, SystemExceptionKind as Kind,
+    minor,
+};
+use corelane_tests::{EVERY_DISPATCH, Probe, ProbeRef, TestProbe};
+
+/// Where the objects of a server are, and how often it was asked.
+struct Whereabouts {
+    servant: Servant,
+    here: AtomicBool,
+    elsewhere: OnceLock<ObjectRef>,
+    asked: AtomicU32,
+}
+
+impl ServantLocator for Whereabouts {
+    fn preinvoke(&self, _: &ObjectId, _: &Poa, _: &str) -> ServantResult<(Option<Servant>, Cookie)> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        match self.elsewhere.get() {
+            Some(elsewhere) if !self.here.load(Ordering::SeqCst) => {
+                Err(ServantManagerError::Forward(elsewhere.clone()))
+            }
+            _ => Ok((Some(self.servant.clone()), Box::new(()))),
+        }
+    }
+
+    fn postinvoke(&self, _: &ObjectId, _: &Poa, _: &str, _: Cookie, _: &Servant) -> Result<(), SystemException> {
+        Ok(())
+    }
+}
+
+/// A server with one object, which it serves until it is told where that is.
+struct Server {
+    orb: Orb,
+    object: ObjectRef,
+    whereabouts: Arc<Whereabouts>,
+}
+
+impl Server {
+    fn new(dispatch: Dispatch) -> Self {
+        let pool = PoolConfig { dispatch, ..PoolConfig::default() };
+        let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();
+        let policies = PoaPolicies {
+            id_uniqueness: IdUniqueness::Multiple,
+            id_assignment: IdAssignment::User,
+            implicit_activation: ImplicitActivation::Explicit,
+            servant_retention: ServantRetention::NonRetain,
+            request_processing: RequestProcessing::ServantManager,
+            ..PoaPolicies::ROOT
+        };
+        let poa = orb.root_poa().create_poa("moves", None, policies).unwrap();
+        let whereabouts = Arc::new(Whereabouts {
+            servant: TestProbe::default().servant(),
+            here: AtomicBool::new(false),
+            elsewhere: OnceLock::new(),
+            asked: AtomicU32::new(0),
+        });
+        poa.set_servant_manager(ServantManager::Locator(Arc::clone(&whereabouts) as _)).unwrap();
+        poa.manager().activate().unwrap();
+        let object = poa.create_reference_with_id(&"x".into(), ProbeRef::REPOSITORY_ID).unwrap();
+        Server { orb, object, whereabouts }
+    }
+
+    /// Its object is where `other` says.
+    fn moves_to(&self, other: &Server) {
+        self.whereabouts.elsewhere.set(other.object.clone()).unwrap();
+    }
+
+    fn asked(&self) -> u32 {
+        self.whereabouts.asked.load(Ordering::SeqCst)
+    }
+
+    fn seen_by(&self, orb: &Orb) -> ProbeRef {
+        orb.reference(&self.object.to_string()).unwrap()
+    }
+}
+
+/// A chain of servers of which each forwards to the next one.
+fn chain(length: usize, dispatch: Dispatch) -> Vec<Server> {
+    let servers: Vec<_> = (0..length).map(|_| Server::new(dispatch)).collect();
+    servers.windows(2).for_each(|pair| pair[0].moves_to(&pair[1]));
+    servers
+}
+
+#[test]
+fn a_chain_of_forwards_is_followed_once() {
+    for dispatch in EVERY_DISPATCH {
+        let servers = chain(4, dispatch);
+        let orb = Orb::new().unwrap();
+        let probe = servers[0].seen_by(&orb);
+        for number in 1..5 {
+            assert_eq!(probe.cube_octet(number).unwrap(), number * number * number);
+        }
+        let asked: Vec<u32> = servers.iter().map(Server::asked).collect();
+        assert_eq!(asked, [1, 1, 1, 4], "{dispatch:?}: later calls go where the first one ended");
+    }
+}
+
+#[test]
+fn forwards_without_end_end() {
+    let servers = chain(2, Dispatch::LeaderFollowers { threads: 2 });
+    servers[1].moves_to(&servers[0]);
+    let orb = Orb::new().unwrap();
+    let lost = servers[0].seen_by(&orb).cube_octet(2).unwrap_err();
+    assert_eq!((lost.kind(), lost.minor(), lost.completed()), (Kind::Transient, minor::FORWARD_LOOP, Completion::No));
+    assert_eq!(servers[0].asked() + servers[1].asked(), 11, "the first one, and ten forwards");
+}
+
+#[test]
+fn an_object_that_comes_back_is_found_where_it_was() {
+    let mut servers = chain(2, Dispatch::LeaderFollowers { threads: 2 });
+    let orb = Orb::new().unwrap();
+    let probe = servers[0].seen_by(&orb);
+    assert_eq!(probe.cube_octet(2).unwrap(), 8);
+    let gone = servers.pop().unwrap();
+    servers[0].whereabouts.here.store(true, Ordering::SeqCst);
+    gone.orb.shutdown(true).unwrap();
+    drop(gone);
+    assert_eq!(probe.cube_octet(3).unwrap(), 27);
+    assert_eq!(probe.cube_octet(4).unwrap(), 64);
+    assert_eq!(servers[0].asked(), 3);
+}
