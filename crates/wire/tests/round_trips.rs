@@ -42,6 +42,7 @@ enum Item {
     Booleans(Vec<bool>),
     Texts(Vec<String>),
     Array([u16; 3]),
+    Reference(Ior),
     Encapsulated(Vec<Item>),
 }
 
@@ -70,6 +71,7 @@ impl Item {
             Item::Booleans(value) => value.encode(e).unwrap(),
             Item::Texts(value) => value.encode(e).unwrap(),
             Item::Array(value) => value.encode(e).unwrap(),
+            Item::Reference(value) => value.encode(e).unwrap(),
             Item::Encapsulated(items) => e
                 .write_encapsulation(|e| {
                     items.iter().for_each(|item| item.write(e));
@@ -125,6 +127,7 @@ impl Item {
             }
             Item::Booleans(_) => Item::Booleans(Vec::decode(d).unwrap()),
             Item::Texts(_) => Item::Texts(Vec::decode(d).unwrap()),
+            Item::Reference(_) => Item::Reference(Ior::decode(d).unwrap()),
             Item::Array(_) => Item::Array(<[u16; 3]>::decode(d).unwrap()),
             Item::Encapsulated(items) => {
                 let mut inner = d.read_encapsulation().unwrap();
@@ -175,6 +178,10 @@ fn item(wide: bool) -> impl Strategy<Value = Item> {
         vec(any::<bool>(), 0..9).prop_map(Item::Booleans),
         vec(text(), 0..4).prop_map(Item::Texts),
         any::<[u16; 3]>().prop_map(Item::Array),
+        (text(), vec((any::<u32>(), vec(any::<u8>(), 0..50)), 0..4)).prop_map(|(type_id, profiles)| {
+            let profiles = profiles.into_iter().map(|(tag, data)| TaggedProfile { tag, data }).collect();
+            Item::Reference(Ior { type_id, profiles })
+        }),
     ];
     // Without the characters that are halves of pairs, and without those that look like a byte-order mark in front.
     let plane = any::<u16>().prop_filter_map("no character", |unit| char::from_u32(u32::from(unit)));

@@ -122,7 +122,7 @@ impl<'r> Reply<'r> {
         }
         match read(&mut decoder) {
             Ok(value) => {
-                self.answer.position = decoder.position();
+                self.answer.position = decoder.offset();
                 Ok(value)
             }
             Err(error) => Err(SystemException::from(error).completed_as(Completion::Yes)),

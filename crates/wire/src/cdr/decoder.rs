@@ -315,6 +315,20 @@ impl<'m> Decoder<'m> {
         self.bytes.len() - self.rest.len()
     }
 
+    /// Octets from the start of the message, also where that was put together from fragments of GIOP 1.1: where
+    /// [`at`](Decoder::at) comes back to.
+    #[must_use]
+    #[inline]
+    pub fn offset(&self) -> usize {
+        if self.more.breaks.is_empty() { self.position() } else { self.place() }
+    }
+
+    /// All octets, those of every fragment, and where fragments begin in them.
+    #[inline]
+    pub(crate) fn whole(&self) -> (&'m [u8], &'m [usize]) {
+        if self.more.breaks.is_empty() { (self.bytes, &[]) } else { (self.more.octets, self.more.breaks) }
+    }
+
     /// Octets that are not read yet.
     #[must_use]
     #[inline]

@@ -12,6 +12,8 @@ use super::{CdrError, Decoder, Encoder, Endian};
 pub struct TaggedList<'m> {
     /// The message up to the end of the list.
     bytes: &'m [u8],
+    /// Where fragments of GIOP 1.1 begin in it.
+    breaks: &'m [usize],
     /// Where the first pair begins.
     at: usize,
     count: u32,
@@ -20,7 +22,8 @@ pub struct TaggedList<'m> {
 
 impl<'m> TaggedList<'m> {
     /// No pairs.
-    pub const EMPTY: TaggedList<'static> = TaggedList { bytes: &[], at: 0, count: 0, endian: Endian::NATIVE };
+    pub const EMPTY: TaggedList<'static> =
+        TaggedList { bytes: &[], breaks: &[], at: 0, count: 0, endian: Endian::NATIVE };
 
     /// Walks over the list that begins where the decoder is.
     ///
@@ -35,14 +38,15 @@ impl<'m> TaggedList<'m> {
         if count > limit {
             return Err(CdrError::OverLimit);
         }
-        let at = d.position();
+        let at = d.offset();
         for _ in 0..count {
             d.read_u32()?;
             let len = d.read_u32()?;
             d.skip(len as usize)?;
         }
-        let bytes = d.bytes().get(..d.position()).unwrap_or_default();
-        Ok(TaggedList { bytes, at, count, endian: d.endian() })
+        let (whole, breaks) = d.whole();
+        let bytes = whole.get(..d.offset()).unwrap_or_default();
+        Ok(TaggedList { bytes, breaks, at, count, endian: d.endian() })
     }
 
     /// How many pairs there are.
@@ -63,7 +67,8 @@ impl<'m> TaggedList<'m> {
     #[inline]
     #[must_use]
     pub fn iter(&self) -> TaggedIter<'m> {
-        TaggedIter { d: Decoder::new(self.bytes, self.endian).at(self.at), left: self.count }
+        let d = Decoder::new(self.bytes, self.endian).at(self.at).with_breaks(self.breaks);
+        TaggedIter { d, left: self.count }
     }
 
     /// The data of the first pair with a number.
