@@ -36,7 +36,8 @@ fn deadlines_are_kept_at_every_level() {
 #[test]
 fn a_coarse_time_out_fires_not_before_its_time() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
-    let (_orb, probe) = client(&server.ior);
+    let orb = Orb::builder().connections_per_server(1).build().unwrap();
+    let probe: ProbeRef = orb.reference(&server.ior).unwrap();
     for milliseconds in [80, 88, 40, 42] {
         let whole = Duration::from_millis(milliseconds);
         let coarse = CallPolicies { timeout: Some(Timeout::Coarse(whole)), ..CallPolicies::NONE };

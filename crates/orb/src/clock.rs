@@ -1,9 +1,9 @@
 //! What the time is, for the parts that carry out what the pure machines decide. In the simulation it is virtual.
 
 #[cfg(not(test))]
-pub(crate) use corelane_sys::clock::{coarse_now, coarse_tick, now};
+pub(crate) use corelane_sys::clock::{coarse_lag, coarse_now, now};
 #[cfg(test)]
-pub(crate) use simulated::{coarse_now, coarse_tick, now, set};
+pub(crate) use simulated::{coarse_lag, coarse_now, now, set};
 
 #[cfg(test)]
 mod simulated {
@@ -29,8 +29,8 @@ mod simulated {
         TIME.get().unwrap_or_else(clock::coarse_now)
     }
 
-    pub(crate) fn coarse_tick() -> Duration {
-        TIME.get().map_or_else(clock::coarse_tick, |_| Duration::ZERO)
+    pub(crate) fn coarse_lag() -> Duration {
+        TIME.get().map_or_else(clock::coarse_lag, |_| Duration::ZERO)
     }
 }
 

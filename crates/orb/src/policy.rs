@@ -18,7 +18,7 @@ const PRECISE_BELOW: Duration = Duration::from_secs(1);
 pub enum Timeout {
     /// Kept by a high-resolution timer: fires within tens of microseconds and costs one system call a call.
     Precise(Duration),
-    /// Kept by the socket's own time-out: no system call a call; fires never early, and up to three ticks of the kernel's clock (12 ms
+    /// Kept by the socket's own time-out: no system call a call; fires never early, and up to four ticks of the kernel's clock (16 ms
     /// at 250 Hz) and 12 % late.
     Coarse(Duration),
     /// The call may wait for ever.
@@ -140,8 +140,8 @@ impl Due {
     #[cold]
     pub(crate) fn moment(self) -> Option<Monotonic> {
         match self {
-            // The start may lie a tick back: the call would end early.
-            Due::Within(duration, start) => Some(start + duration + clock::coarse_tick()),
+            // The start may lie back: the call would end early.
+            Due::Within(duration, start) => Some(start + duration + clock::coarse_lag()),
             Due::At(moment) => Some(moment),
             Due::Never => None,
         }

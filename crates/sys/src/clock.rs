@@ -37,17 +37,19 @@ pub fn coarse_now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// How far [`coarse_now`] may lag behind, and how much earlier than asked the kernel's own time-outs may end: one tick of its clock.
+/// How far [`coarse_now`] may lag behind, and how much earlier than asked the kernel's own time-outs may end: two ticks of its clock,
+/// since the one under way counts as passed, and one that was left out while the machine was idle may be counted late.
 #[cold]
-pub fn coarse_tick() -> Duration {
+pub fn coarse_lag() -> Duration {
     static TICK: OnceLock<Duration> = OnceLock::new();
-    *TICK.get_or_init(|| {
+    let tick = TICK.get_or_init(|| {
         let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: as in `coarse_now`; this call fills it with the clock's resolution.
         unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut tick) };
         // A resolution is never negative.
         Duration::new(tick.tv_sec as u64, tick.tv_nsec as u32)
-    })
+    });
+    *tick * 2
 }
 
 impl Monotonic {

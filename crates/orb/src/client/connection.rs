@@ -158,7 +158,7 @@ impl ClientConnection {
     fn set_coarse(&mut self, coarse: Duration) -> io::Result<()> {
         let longer = self.coarse.checked_sub(coarse);
         if longer.is_none_or(|longer| longer > coarse / 8) {
-            let late = coarse.saturating_add(clock::coarse_tick());
+            let late = coarse.saturating_add(clock::coarse_lag());
             self.stream.set_coarse_timeouts(late, late)?;
             self.coarse = coarse;
         }
