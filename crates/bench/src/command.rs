@@ -11,6 +11,7 @@ use crate::demux;
 use crate::environment::{Ending, Environment};
 use crate::footprint;
 use crate::harness::Progress;
+use crate::idl;
 use crate::idle::Awake;
 use crate::options::Options;
 use crate::page;
@@ -95,6 +96,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "footprint",
         about: "size and idle memory of the hello example's server, and of omniORB's",
         run: footprint::footprint,
+    },
+    Benchmark {
+        name: "idl-front-end",
+        about: "lines of IDL parsed and checked in a second, beside omniidl",
+        run: idl::front_end,
     },
 ];
 

@@ -16,6 +16,7 @@ pub mod environment;
 pub mod floor;
 mod footprint;
 pub mod harness;
+mod idl;
 mod idle;
 pub mod json;
 pub mod operation;

@@ -94,6 +94,9 @@ fn one_file(file: &Path, arguments: &Arguments, styled: bool, out: &mut dyn Writ
         };
         let _ = out.write_all(shown.as_bytes());
     }
+    if !arguments.json {
+        let _ = out.write_all(compilation.diagnostics.left_out().as_bytes());
+    }
     let errors = compilation.diagnostics.errors();
     if errors > 0 {
         if !arguments.json {

@@ -220,6 +220,7 @@ fn lines_around(text: &str, start: usize, end: usize) -> (usize, usize) {
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
     errors: usize,
+    warnings: usize,
     full: bool,
 }
 
@@ -233,9 +234,15 @@ impl Diagnostics {
         if self.full || self.list.iter().any(repeated) {
             return;
         }
-        self.errors += usize::from(diagnostic.severity == Severity::Error);
-        self.full = self.list.len() >= 2 * Self::LIMIT || self.errors >= Self::LIMIT;
-        self.list.push(diagnostic);
+        match diagnostic.severity {
+            Severity::Error => self.errors += 1,
+            Severity::Warning => self.warnings += 1,
+        }
+        // Errors end the work; warnings are only not shown any more, because what is behind them may be wrong.
+        self.full = self.errors >= Self::LIMIT;
+        if diagnostic.severity == Severity::Error || self.warnings <= Self::LIMIT {
+            self.list.push(diagnostic);
+        }
     }
 
     /// Whether nothing more is taken: stop looking.
@@ -256,6 +263,19 @@ impl Diagnostics {
         &self.list
     }
 
+    /// What is said in place of the messages that are not shown.
+    #[must_use]
+    pub fn left_out(&self) -> String {
+        let mut text = String::new();
+        if self.full {
+            text.push_str("error: too many errors, the rest is not shown\n\n");
+        }
+        if self.warnings > Self::LIMIT {
+            let _ = writeln!(text, "warning: {} more warnings are not shown\n", self.warnings - Self::LIMIT);
+        }
+        text
+    }
+
     /// All of them as a person reads them, with a line that counts them.
     #[must_use]
     pub fn render(&self, sources: &SourceMap, styled: bool) -> String {
@@ -263,9 +283,7 @@ impl Diagnostics {
         for diagnostic in &self.list {
             let _ = writeln!(text, "{}\n", diagnostic.render(sources, styled));
         }
-        if self.full {
-            text.push_str("error: too many errors, the rest is not shown\n\n");
-        }
+        text.push_str(&self.left_out());
         text
     }
 }

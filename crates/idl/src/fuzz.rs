@@ -103,6 +103,41 @@ mod tests {
                 + &(0..3_000).map(|n| format!("interface I{} : I{n} {{ void f{n}(); }};\n", n + 1)).collect::<String>(),
             "struct S0 { long x; };".to_owned()
                 + &(0..300).map(|n| format!("struct S{} {{ S{n} a; S{n} b; }};", n + 1)).collect::<String>(),
+            // Each use of a macro doubles a token.
+            "#define S(x) #x\n#define X(x) S(x)\nconst string s = ".to_owned()
+                + &deep("X(", 60)
+                + "\"\""
+                + &deep(")", 60)
+                + ";",
+            "#define P(x) x##x\n#define D(x) P(x)\ntypedef long ".to_owned()
+                + &deep("D(", 60)
+                + "a"
+                + &deep(")", 60)
+                + ";",
+            // A chain of macros, each of which turns into the next.
+            (0..20_000).map(|n| format!("#define M{n} M{}\n", n + 1)).collect::<String>() + &deep("M0 ", 200),
+            // One long line whose number is asked for again and again.
+            deep("__LINE__ ", 200_000),
+            "#line 2147483647\n\n\n#line 4294967296\n__LINE__ __LINE__".to_owned(),
+            deep("#line 7 \"x.idl\"\n__FILE__ ", 20_000),
+            "#define F(".to_owned() + &(0..50_000).map(|n| format!("p{n},")).collect::<String>() + "z) z\n",
+            deep("module M { typedef long T; }; ", 20_000),
+            (0..20_000).map(|n| format!("module M {{ typedef long T{n}; typedef T0 U{n}; }};\n")).collect::<String>(),
+            "interface B0 { typedef long T; };".to_owned()
+                + &(1..190)
+                    .map(|n| format!("interface B{n} : B{} {{ typedef long T; }};\n", n - 1))
+                    .collect::<String>()
+                + "interface I : B189 { "
+                + &(0..5_000).map(|n| format!("void f{n}(in T a, in U{n} b);")).collect::<String>()
+                + "};",
+            "interface W { };".to_owned()
+                + &(0..2_000).map(|n| format!("interface W{n} {{ }};")).collect::<String>()
+                + "interface I : W"
+                + &(0..2_000).map(|n| format!(", W{n}")).collect::<String>()
+                + " { };",
+            "@annotation A { long a default 1; };".to_owned() + &deep("@A(a = 1) ", 50_000) + "struct S { long x; };",
+            "bitset B { ".to_owned() + &deep("bitfield<1>;", 50_000) + "};",
+            deep("; ", 100_000),
             deep("\0", 100_000),
             deep("$", 100_000),
         ] {

@@ -4,6 +4,8 @@
 use crate::ast::{Basic, Direction, Flavor, ValueFlavor};
 use crate::source::Span;
 use crate::symbol::Symbol;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// A definition of a [`Model`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,13 +48,32 @@ pub struct Definition {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     /// `#pragma prefix` in force at the definition.
-    pub(crate) prefix: String,
+    pub(crate) prefix: Arc<str>,
+    /// What few definitions have.
+    pub(crate) given: Option<Box<Given>>,
+}
+
+/// What is given to one definition rather than derived.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
     /// `#pragma ID` or `typeid`, and where.
     pub(crate) id: Option<(String, Span)>,
     /// `#pragma version`, and where.
     pub(crate) version: Option<(String, Span)>,
     /// `typeprefix`, and where.
     pub(crate) type_prefix: Option<(String, Span)>,
+}
+
+impl Identity {
+    /// What is given to this definition, to be looked at.
+    pub(crate) fn given(&self) -> Option<&Given> {
+        self.given.as_deref()
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn given_mut(&mut self) -> &mut Given {
+        self.given.get_or_insert_default()
+    }
 }
 
 /// What a definition is.
@@ -370,8 +391,17 @@ impl Model {
     /// All bases of an interface or value type: each once, nearer ones first, without itself.
     #[must_use]
     pub fn all_bases(&self, id: DefinitionId) -> Vec<DefinitionId> {
+        let direct = match &self.get(id).kind {
+            Kind::Interface(interface) => &interface.bases,
+            Kind::Value(value) => &value.bases,
+            _ => return Vec::new(),
+        };
         let mut bases = Vec::new();
-        let mut seen = std::collections::HashSet::from([id]);
+        if direct.is_empty() {
+            return bases;
+        }
+        let mut seen = Seen::default();
+        seen.insert(id);
         let mut next = vec![id];
         while !next.is_empty() {
             let mut further = Vec::new();
@@ -391,5 +421,30 @@ impl Model {
             next = further;
         }
         bases
+    }
+}
+
+/// Definitions seen: few as a rule, and then a list is faster than a table.
+#[derive(Default)]
+struct Seen {
+    few: Vec<DefinitionId>,
+    many: HashSet<DefinitionId>,
+}
+
+impl Seen {
+    /// Where a table becomes faster.
+    const FEW: usize = 32;
+
+    /// Whether it is the first time.
+    fn insert(&mut self, id: DefinitionId) -> bool {
+        if self.few.len() < Self::FEW {
+            let new = !self.few.contains(&id);
+            self.few.extend(new.then_some(id));
+            return new;
+        }
+        if self.many.is_empty() {
+            self.many.extend(&self.few);
+        }
+        self.many.insert(id)
     }
 }

@@ -100,12 +100,15 @@ impl Parser<'_> {
     }
 
     fn keyword(&self) -> Option<K> {
-        let token = self.token();
+        let token = self.text.tokens.get(self.at)?;
         if token.kind == TokenKind::Identifier { token.text.keyword() } else { None }
     }
 
     fn is(&self, mark: P) -> bool {
-        self.token().is(mark)
+        if self.half_greater {
+            return mark == P::Greater;
+        }
+        self.text.tokens.get(self.at).is_some_and(|token| token.is(mark))
     }
 
     fn is_at_end(&self) -> bool {

@@ -19,7 +19,8 @@ use crate::limits::Limits;
 use crate::model::{Definition, DefinitionId, Identity, Kind, Model, Type};
 use crate::source::Span;
 use crate::symbol::{Symbol, SymbolMap, Symbols};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Resolves a tree.
 pub(crate) fn resolve(
@@ -32,12 +33,12 @@ pub(crate) fn resolve(
     let mut resolver = Resolver {
         model: Model::default(),
         scopes: vec![Scope::default()],
-        scope_of: HashMap::new(),
+        scope_of: Vec::new(),
         limits,
         extended,
         symbols,
         diagnostics,
-        prefix: String::new(),
+        prefix: Arc::default(),
         prefixes: Vec::new(),
         announced: Vec::new(),
         defined_anything: false,
@@ -66,6 +67,8 @@ struct Scope {
     /// What the scope belongs to; nobody for the file and for operations.
     owner: Option<DefinitionId>,
     names: SymbolMap<Entry>,
+    /// What look-ups in the bases found, by folded name: bases are complete before they are inherited.
+    inherited: SymbolMap<Found>,
     /// The folded names among them that are introduced: the next opening of a module forgets them.
     introduced: Vec<Symbol>,
 }
@@ -104,20 +107,21 @@ type Resolved<T> = Result<T, Failed>;
 struct Resolver<'r> {
     model: Model,
     scopes: Vec<Scope>,
-    scope_of: HashMap<DefinitionId, ScopeId>,
+    /// By definition.
+    scope_of: Vec<Option<ScopeId>>,
     limits: &'r Limits,
     /// Whether what IDL 4 adds is legal where CORBA 3 forbids it.
     extended: bool,
     symbols: &'r mut Symbols,
     diagnostics: &'r mut Diagnostics,
     /// `#pragma prefix` in force.
-    prefix: String,
+    prefix: Arc<str>,
     /// Prefixes of the files and scopes around.
-    prefixes: Vec<String>,
+    prefixes: Vec<Arc<str>>,
     /// Forward declarations, and where.
     announced: Vec<(DefinitionId, Span)>,
     /// What the interface at hand inherits, by folded name.
-    inherited: Option<(DefinitionId, HashMap<Symbol, DefinitionId>)>,
+    inherited: Option<(DefinitionId, SymbolMap<DefinitionId>)>,
     /// What the annotations that the text declares take.
     annotations: HashMap<DefinitionId, Vec<annotation::Parameter>>,
     /// Whether an import would come too late.
@@ -176,7 +180,7 @@ impl Resolver<'_> {
 
     fn add(&mut self, at: At, name: Name, first_token: usize, kind: Kind) -> DefinitionId {
         let id = DefinitionId(u32::try_from(self.model.definitions.len()).unwrap_or(u32::MAX));
-        let identity = Identity { prefix: self.prefix.clone(), ..Identity::default() };
+        let identity = Identity { prefix: Arc::clone(&self.prefix), given: None };
         self.model.definitions.push(Definition {
             name: name.symbol,
             span: name.span,
@@ -208,9 +212,18 @@ impl Resolver<'_> {
         let id = ScopeId(self.scopes.len());
         self.scopes.push(Scope { outer: Some(outer), owner, ..Scope::default() });
         if let Some(owner) = owner {
-            self.scope_of.insert(owner, id);
+            let at = owner.0 as usize;
+            if self.scope_of.len() <= at {
+                self.scope_of.resize(at + 1, None);
+            }
+            self.scope_of[at] = Some(id);
         }
         id
+    }
+
+    /// The scope that a definition makes, if it makes one.
+    fn scope_of(&self, id: DefinitionId) -> Option<ScopeId> {
+        self.scope_of.get(id.0 as usize).copied().flatten()
     }
 
     fn entry(&self, scope: ScopeId, name: Symbol) -> Option<Entry> {
@@ -270,7 +283,7 @@ impl Resolver<'_> {
     }
 
     /// Finds a definition in a scope or, for interfaces and value types, in its bases.
-    fn find_in(&self, scope: ScopeId, name: Symbol) -> Found {
+    fn find_in(&mut self, scope: ScopeId, name: Symbol) -> Found {
         if let Some(entry) = self.entry(scope, name) {
             match entry.what {
                 What::Definition(id) | What::Introduced(id) => return Found::One(id, entry.symbol),
@@ -278,7 +291,21 @@ impl Resolver<'_> {
             }
         }
         let Some(owner) = self.scopes[scope.0].owner else { return Found::Nothing };
-        self.find_inherited(owner, name)
+        let inherits = match &self.model.get(owner).kind {
+            Kind::Interface(interface) => !interface.bases.is_empty(),
+            Kind::Value(value) => !value.bases.is_empty() || !value.supports.is_empty(),
+            _ => false,
+        };
+        if !inherits {
+            return Found::Nothing;
+        }
+        let folded = self.symbols.folded(name);
+        if let Some(found) = self.scopes[scope.0].inherited.get(&folded) {
+            return *found;
+        }
+        let found = self.find_inherited(owner, name);
+        self.scopes[scope.0].inherited.insert(folded, found);
+        found
     }
 
     fn find_inherited(&self, owner: DefinitionId, name: Symbol) -> Found {
@@ -291,22 +318,21 @@ impl Resolver<'_> {
         let supported = supports.iter().flat_map(|id| std::iter::once(*id).chain(self.model.all_bases(*id)));
         let mut candidates: Vec<(DefinitionId, Symbol)> = Vec::new();
         for base in bases.iter().copied().chain(supported) {
-            let Some(scope) = self.scope_of.get(&base) else { continue };
-            if let Some(Entry { what: What::Definition(id), symbol, .. }) = self.entry(*scope, name)
+            let Some(scope) = self.scope_of(base) else { continue };
+            if let Some(Entry { what: What::Definition(id), symbol, .. }) = self.entry(scope, name)
                 && !candidates.iter().any(|(known, _)| *known == id)
             {
                 candidates.push((id, symbol));
             }
         }
+        if let [(id, symbol)] = candidates.as_slice() {
+            return Found::One(*id, *symbol);
+        }
         // A redefinition in a base hides what that base inherits.
-        let hidden = |id: DefinitionId| {
-            let of = self.model.get(id).parent;
-            candidates.iter().any(|(other, _)| {
-                let nearer = self.model.get(*other).parent;
-                nearer != of && nearer.zip(of).is_some_and(|(nearer, of)| self.model.all_bases(nearer).contains(&of))
-            })
-        };
-        let visible: Vec<_> = candidates.iter().copied().filter(|(id, _)| !hidden(*id)).collect();
+        let parents = candidates.iter().filter_map(|(id, _)| self.model.get(*id).parent);
+        let hidden: HashSet<DefinitionId> = parents.flat_map(|parent| self.model.all_bases(parent)).collect();
+        let is_visible = |id: DefinitionId| self.model.get(id).parent.is_none_or(|parent| !hidden.contains(&parent));
+        let visible: Vec<_> = candidates.iter().copied().filter(|(id, _)| is_visible(*id)).collect();
         match visible.as_slice() {
             [] => Found::Nothing,
             [(id, symbol)] => Found::One(*id, *symbol),
@@ -323,7 +349,7 @@ impl Resolver<'_> {
             self.look_up_outwards(*first, scope, introduce)?
         };
         for part in rest {
-            let Some(inner) = self.scope_of.get(&id).copied() else {
+            let Some(inner) = self.scope_of(id) else {
                 let what = self.described(id);
                 let message = format!("{what} is not a scope: nothing is declared in it");
                 let span = self.model.get(id).span;
@@ -428,7 +454,7 @@ impl Resolver<'_> {
     fn define_built_in(&mut self) {
         let at = At { scope: ScopeId(0), parent: None };
         let nowhere = Span::default();
-        self.prefix = "omg.org".to_owned();
+        self.prefix = "omg.org".into();
         let name = Name { symbol: self.symbols.intern("CORBA"), span: nowhere };
         let module = self.add(at, name, 0, Kind::Module(Vec::new()));
         self.declare(at.scope, name, What::Definition(module));
@@ -448,12 +474,13 @@ impl Resolver<'_> {
             self.declare(inner.scope, name, What::Definition(id));
             self.list(inner, id);
         }
-        self.prefix.clear();
+        self.prefix = Arc::default();
         self.defined_anything = false;
     }
 }
 
 /// What a look-up finds.
+#[derive(Clone, Copy, Debug)]
 enum Found {
     Nothing,
     /// A definition, and how it is spelled where it is declared.

@@ -5,7 +5,7 @@
 //! behind macros (there: the place of use).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A range of octets in the text of one file of a [`SourceMap`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,7 +43,8 @@ pub struct SourceFile {
     /// The text: UTF-8 as it is, anything else read as ISO 8859-1.
     pub text: Arc<str>,
     start: u32,
-    lines: Vec<u32>,
+    /// Where lines begin, found when it is first asked for.
+    lines: OnceLock<Vec<u32>>,
     marks: Vec<LineMark>,
 }
 
@@ -84,9 +85,7 @@ impl SourceMap {
         if start.checked_add(len)? >= 1 << 30 {
             return None;
         }
-        let starts = text.bytes().zip(1..).filter(|(octet, _)| *octet == b'\n').map(|(_, next)| next);
-        let lines = std::iter::once(0).chain(starts).collect();
-        self.files.push(SourceFile { path: path.to_owned(), text, start, lines, marks: Vec::new() });
+        self.files.push(SourceFile { path: path.to_owned(), text, start, lines: OnceLock::new(), marks: Vec::new() });
         u32::try_from(self.files.len() - 1).ok().map(FileId)
     }
 
@@ -125,18 +124,20 @@ impl SourceMap {
             return Location { path: PathBuf::new(), line: 1, column: 1 };
         };
         let offset = ((span.start - file.start) as usize).min(file.text.len());
-        let line = file.line_at(offset);
-        let column = 1 + file.text[file.lines[line] as usize..]
-            .char_indices()
-            .take_while(|(at, _)| file.lines[line] as usize + at < offset)
-            .count();
+        let start = file.lines()[file.line_at(offset)] as usize;
+        let column = 1 + file.text[start..].char_indices().take_while(|(at, _)| start + at < offset).count();
+        let (path, line) = self.path_and_line(span);
+        Location { path: path.to_owned(), line, column }
+    }
+
+    /// The file and the line in which a span begins. It takes no time that grows with the line, as the column does.
+    #[must_use]
+    pub(crate) fn path_and_line(&self, span: Span) -> (&Path, usize) {
+        let Some(file) = self.files.get(self.file_of(span).0 as usize) else { return (Path::new(""), 1) };
+        let line = file.line_at(((span.start - file.start) as usize).min(file.text.len()));
         match file.marks.iter().rev().find(|mark| mark.from <= line) {
-            Some(mark) => Location {
-                path: mark.path.clone().unwrap_or_else(|| file.path.clone()),
-                line: mark.number + (line - mark.from),
-                column,
-            },
-            None => Location { path: file.path.clone(), line: line + 1, column },
+            Some(mark) => (mark.path.as_deref().unwrap_or(&file.path), mark.number.saturating_add(line - mark.from)),
+            None => (&file.path, line + 1),
         }
     }
 
@@ -160,7 +161,14 @@ impl SourceFile {
     /// Index, from 0, of the line that holds an octet of the text.
     #[must_use]
     pub fn line_at(&self, offset: usize) -> usize {
-        self.lines.partition_point(|start| *start as usize <= offset).saturating_sub(1)
+        self.lines().partition_point(|start| *start as usize <= offset).saturating_sub(1)
+    }
+
+    fn lines(&self) -> &[u32] {
+        self.lines.get_or_init(|| {
+            let starts = self.text.bytes().zip(1..).filter(|(octet, _)| *octet == b'\n').map(|(_, next)| next);
+            std::iter::once(0).chain(starts).collect()
+        })
     }
 
     /// Number of lines.

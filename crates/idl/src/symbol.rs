@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::LazyLock;
 
 /// An interned text.
@@ -27,7 +28,7 @@ pub(crate) type SymbolMap<T> = HashMap<Symbol, T, std::hash::BuildHasherDefault<
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SymbolHasher(u64);
 
-impl std::hash::Hasher for SymbolHasher {
+impl Hasher for SymbolHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -47,7 +48,57 @@ impl std::hash::Hasher for SymbolHasher {
 #[derive(Clone, Debug)]
 pub struct Symbols {
     texts: Vec<Entry>,
-    index: HashMap<Cow<'static, str>, Symbol>,
+    index: HashMap<Cow<'static, str>, Symbol, TextHashing>,
+}
+
+/// Hashes short texts fast, with a start that nobody outside knows: texts that collide on purpose cannot be prepared.
+#[derive(Clone, Copy, Debug)]
+struct TextHashing(u64);
+
+impl Default for TextHashing {
+    fn default() -> Self {
+        Self(std::collections::hash_map::RandomState::new().hash_one(0))
+    }
+}
+
+impl BuildHasher for TextHashing {
+    type Hasher = TextHasher;
+
+    fn build_hasher(&self) -> TextHasher {
+        TextHasher(self.0)
+    }
+}
+
+/// See [`TextHashing`].
+struct TextHasher(u64);
+
+impl Hasher for TextHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, octets: &[u8]) {
+        let (chunks, rest) = octets.as_chunks::<8>();
+        for chunk in chunks {
+            self.mix(u64::from_le_bytes(*chunk));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.mix(u64::from_le_bytes(last) ^ ((octets.len() as u64) << 56));
+    }
+
+    /// The mark behind a text: texts are hashed alone, and their length is in already.
+    fn write_u8(&mut self, _: u8) {}
+}
+
+impl TextHasher {
+    /// Multiplies, and folds the upper half of the product into the lower.
+    fn mix(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15;
+        #[expect(clippy::cast_possible_truncation, reason = "the halves of a product")]
+        let (low, high) = (product as u64, (product >> 64) as u64);
+        self.0 = low ^ high ^ self.0.rotate_left(23);
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -68,7 +119,7 @@ impl Default for Symbols {
 
 impl Symbols {
     fn of_keywords() -> Self {
-        let mut symbols = Self { texts: Vec::new(), index: HashMap::new() };
+        let mut symbols = Self { texts: Vec::new(), index: HashMap::default() };
         symbols.add(Cow::Borrowed(""));
         // The keywords come first, so that a symbol says by its number which keyword it is.
         for (text, _) in KEYWORDS {

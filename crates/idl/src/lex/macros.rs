@@ -4,6 +4,9 @@ use super::token::{Punctuation, Token, TokenKind};
 use crate::symbol::{Symbol, Symbols};
 use std::sync::Arc;
 
+/// Octets of a token that `#` or `##` makes, at most: each use of a macro can double one.
+pub(crate) const LONGEST: usize = 64 << 10;
+
 /// A macro as defined.
 #[derive(Clone, Debug)]
 pub(crate) struct Macro {
@@ -28,6 +31,21 @@ impl Macro {
             && self.body.iter().zip(other.body.iter()).all(same)
     }
 
+    /// What is wrong with the body, and where: `#` and `##` have to have something to work on.
+    pub(crate) fn fault(&self) -> Option<(&Token, &'static str)> {
+        let marks = |token: &&Token| token.is(Punctuation::HashHash);
+        let end = self.body.first().filter(marks).or_else(|| self.body.last().filter(marks));
+        if let Some(mark) = end {
+            return Some((mark, "`##` joins what is before it and what is behind it"));
+        }
+        self.parameters.as_ref()?;
+        let lonely = |(at, token): (usize, &Token)| {
+            token.is(Punctuation::Hash) && self.body.get(at + 1).is_none_or(|next| self.parameter(next).is_none())
+        };
+        let at = self.body.iter().enumerate().position(lonely)?;
+        Some((&self.body[at], "`#` has to be followed by a parameter of the macro"))
+    }
+
     fn parameter(&self, token: &Token) -> Option<usize> {
         let parameters = self.parameters.as_ref()?;
         if token.kind != TokenKind::Identifier {
@@ -36,28 +54,32 @@ impl Macro {
         parameters.iter().position(|parameter| *parameter == token.text)
     }
 
-    /// Whether the body uses the parameter other than next to `#` or `##`, so that its argument has to be
-    /// expanded.
-    pub(crate) fn needs_expanded(&self, index: usize) -> bool {
-        self.body.iter().enumerate().any(|(at, token)| {
-            self.parameter(token) == Some(index)
-                && !self.body.get(at + 1).is_some_and(|next| next.is(Punctuation::HashHash))
-                && !at.checked_sub(1).is_some_and(|before| {
-                    self.body[before].is(Punctuation::HashHash) || self.body[before].is(Punctuation::Hash)
-                })
-        })
+    /// Which parameters the body uses other than next to `#` or `##`, so that their arguments have to be expanded.
+    pub(crate) fn needs_expanded(&self) -> Vec<bool> {
+        let mut needed = vec![false; self.parameters.as_ref().map_or(0, Vec::len)];
+        for (at, token) in self.body.iter().enumerate() {
+            let Some(index) = self.parameter(token) else { continue };
+            let marked_before = at.checked_sub(1).is_some_and(|before| {
+                self.body[before].is(Punctuation::HashHash) || self.body[before].is(Punctuation::Hash)
+            });
+            let marked_behind = self.body.get(at + 1).is_some_and(|next| next.is(Punctuation::HashHash));
+            needed[index] |= !marked_before && !marked_behind;
+        }
+        needed
     }
 
     /// The body with the arguments in place. `raw` are the arguments as written, `expanded` with their own
-    /// macros replaced. Every token gets the place of `site`.
+    /// macros replaced. Every token gets the place of `site`. With the number of octets that `#` and `##` made; `None`: one
+    /// of their tokens would be longer than [`LONGEST`].
     pub(crate) fn substitute(
         &self,
         site: &Token,
         raw: &[Vec<Token>],
         expanded: &[Vec<Token>],
         symbols: &mut Symbols,
-    ) -> Vec<Token> {
+    ) -> Option<(Vec<Token>, usize)> {
         let mut result: Vec<Token> = Vec::with_capacity(self.body.len());
+        let mut made = 0;
         let mut at = 0;
         while let Some(token) = self.body.get(at) {
             let pasted = at > 0 && self.body[at - 1].is(Punctuation::HashHash);
@@ -72,14 +94,20 @@ impl Macro {
                 (Some(index), _) => expanded.get(index).cloned().unwrap_or_default(),
                 (None, Some(index)) if token.is(Punctuation::Hash) => {
                     at += 1;
-                    vec![stringized(raw.get(index).map_or(&[], Vec::as_slice), token, symbols)]
+                    let text = stringized(raw.get(index).map_or(&[], Vec::as_slice), token, symbols)?;
+                    made += symbols.text(text.text).len();
+                    vec![text]
                 }
                 _ => vec![*token],
             };
             let mut piece = piece.into_iter();
             if pasted && let Some(first) = piece.next() {
                 match result.pop() {
-                    Some(left) => result.extend(paste(left, first, symbols)),
+                    Some(left) => {
+                        let pasted = paste(left, first, symbols)?;
+                        made += pasted.iter().map(|token| symbols.text(token.text).len()).sum::<usize>();
+                        result.extend(pasted);
+                    }
                     None => result.push(first),
                 }
             }
@@ -93,12 +121,12 @@ impl Macro {
         if let Some(first) = result.first_mut() {
             (first.starts_line, first.spaced) = (site.starts_line, site.spaced);
         }
-        result
+        Some((result, made))
     }
 }
 
 /// `#parameter`: the argument's text as a string literal.
-fn stringized(argument: &[Token], mark: &Token, symbols: &mut Symbols) -> Token {
+fn stringized(argument: &[Token], mark: &Token, symbols: &mut Symbols) -> Option<Token> {
     let mut text = String::from("\"");
     for (at, token) in argument.iter().enumerate() {
         if at > 0 && (token.spaced || token.starts_line) {
@@ -110,23 +138,30 @@ fn stringized(argument: &[Token], mark: &Token, symbols: &mut Symbols) -> Token 
         } else {
             text.push_str(&spelled);
         }
+        if text.len() > LONGEST {
+            return None;
+        }
     }
     text.push('"');
-    Token { kind: TokenKind::String, text: symbols.intern(&text), ..*mark }
+    Some(Token { kind: TokenKind::String, text: symbols.intern(&text), ..*mark })
 }
 
 /// `left ## right`: one token out of two where that is one, else both.
-fn paste(left: Token, right: Token, symbols: &mut Symbols) -> Vec<Token> {
+fn paste(left: Token, right: Token, symbols: &mut Symbols) -> Option<Vec<Token>> {
     let text = spelling(&left, symbols) + &spelling(&right, symbols);
+    if text.len() > LONGEST {
+        return None;
+    }
     let (mut found, start) = (super::scanner::Findings::default(), super::scanner::Position::START);
     found.skipping = true;
     let mut scanner = super::scanner::Scanner::new(&text, 0, start);
     let token = scanner.next(symbols, &mut found);
-    if scanner.next(symbols, &mut found).kind == TokenKind::End && token.kind != TokenKind::Unknown {
+    let one = scanner.next(symbols, &mut found).kind == TokenKind::End && token.kind != TokenKind::Unknown;
+    Some(if one {
         vec![Token { kind: token.kind, text: token.text, painted: false, ..left }]
     } else {
         vec![left, right]
-    }
+    })
 }
 
 /// The text of a token.

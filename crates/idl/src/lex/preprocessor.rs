@@ -11,9 +11,11 @@ use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::limits::Limits;
 use crate::source::{FileId, SourceMap, Span};
 use crate::symbol::{Symbol, SymbolMap, Symbols};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+mod expansion;
 
 /// Where included files come from.
 pub trait Files {
@@ -76,6 +78,7 @@ pub(crate) fn preprocess(environment: Environment<'_>, path: &Path, text: Vec<u8
         guards: HashMap::new(),
         frames: Vec::new(),
         expansions: Vec::new(),
+        active: HashSet::new(),
         found: Findings::default(),
         output: Preprocessed::default(),
         inclusions: 0,
@@ -160,6 +163,8 @@ struct Preprocessor<'e> {
     guards: HashMap<PathBuf, Symbol>,
     frames: Vec<Frame>,
     expansions: Vec<Expansion>,
+    /// The macros that `expansions` came from.
+    active: HashSet<Symbol>,
     found: Findings,
     output: Preprocessed,
     inclusions: usize,
@@ -175,10 +180,12 @@ impl Preprocessor<'_> {
             return;
         };
         self.known.insert(path.to_owned(), main);
+        // About one token in six characters, and few of them in a file of comments.
+        self.output.tokens.reserve(self.environment.sources.file(main).text.len() / 6);
         self.define_given();
         self.enter(path.to_owned(), main);
         loop {
-            let (token, from_file) = self.next_token();
+            let (token, from_file) = self.next_of_interest();
             if token.kind == TokenKind::End {
                 if self.leave() {
                     self.output.tokens.push(token);
@@ -244,7 +251,7 @@ impl Preprocessor<'_> {
                 };
                 return (token, false);
             }
-            self.expansions.pop();
+            self.pop_expansion();
         }
         let skipping = !self.is_live();
         let Some(frame) = self.frames.last_mut() else {
@@ -270,6 +277,43 @@ impl Preprocessor<'_> {
         }
         self.take_findings();
         (token, true)
+    }
+
+    /// As [`next_token`](Self::next_token), but what stands for itself goes straight to the output: most of a text has no
+    /// macros and no directives.
+    fn next_of_interest(&mut self) -> (Token, bool) {
+        let plain = |frame: &&mut Frame| matches!(frame.guard, Guard::Inside(_) | Guard::Absent);
+        if !self.expansions.is_empty() || !self.is_live() {
+            return self.next_token();
+        }
+        let Some(frame) = self.frames.last_mut().filter(plain) else { return self.next_token() };
+        self.found.skipping = false;
+        let mut scanner = Scanner::new(&frame.text, frame.base, frame.position);
+        let output = &mut self.output;
+        let last = loop {
+            let token = scanner.next(self.environment.symbols, &mut self.found);
+            if !self.found.comments.is_empty() {
+                let next = output.tokens.len();
+                output.comments.extend(self.found.comments.drain(..).map(|comment| (next, comment)));
+            }
+            let interesting = match token.kind {
+                TokenKind::Identifier => {
+                    self.macros.contains_key(&token.text)
+                        || token.text == self.names.file
+                        || token.text == self.names.line
+                }
+                TokenKind::Punctuation(mark) => mark == Punctuation::Hash && token.starts_line,
+                TokenKind::End | TokenKind::Unknown => true,
+                _ => !self.found.diagnostics.is_empty(),
+            };
+            if interesting {
+                break token;
+            }
+            output.tokens.push(token);
+        };
+        frame.position = scanner.position();
+        self.take_findings();
+        (last, true)
     }
 
     fn take_findings(&mut self) {
@@ -300,7 +344,6 @@ impl Preprocessor<'_> {
         }
         // Comments of a directive document nothing.
         self.found.comments.clear();
-        self.take_findings();
         tokens
     }
 
@@ -336,7 +379,7 @@ impl Preprocessor<'_> {
     fn directive(&mut self) {
         let before = self.frames.last().map(|frame| frame.position);
         let line = self.line();
-        let Some(name) = line.first().copied() else { return };
+        let Some(name) = line.first().copied() else { return self.take_findings() };
         let rest = &line[1..];
         let text = self.environment.symbols.text(name.text).to_owned();
         let starts = self.frames.last().is_some_and(|frame| frame.guard == Guard::Start);
@@ -346,6 +389,11 @@ impl Preprocessor<'_> {
         {
             frame.guard = Guard::Absent;
         }
+        // These lines hold prose, with apostrophes, and what is for other compilers.
+        if matches!(text.as_str(), "pragma" | "error" | "warning" | "ident" | "sccs") {
+            self.found.diagnostics.clear();
+        }
+        self.take_findings();
         match text.as_str() {
             "if" | "ifdef" | "ifndef" => self.open_condition(&text, name.span, rest, starts),
             "elif" | "else" | "endif" => self.turn_condition(&text, name.span, rest),
@@ -421,10 +469,11 @@ impl Preprocessor<'_> {
 
     fn line_directive(&mut self, span: Span, tokens: &[Token]) {
         let tokens = self.expand_list(tokens.to_vec());
-        let number = tokens.first().and_then(|token| self.environment.symbols.text(token.text).parse().ok());
-        let Some(number) = number else {
-            return self.report(Diagnostic::error(span, "`#line` needs a line number"));
+        let number = tokens.first().and_then(|token| self.environment.symbols.text(token.text).parse::<u32>().ok());
+        let Some(number) = number.filter(|number| *number <= i32::MAX.unsigned_abs()) else {
+            return self.report(Diagnostic::error(span, "`#line` needs a line number of at most 2147483647"));
         };
+        let number = number as usize;
         let path = tokens.get(1).filter(|token| token.kind == TokenKind::String);
         let path = path.map(|token| PathBuf::from(self.environment.symbols.text(token.text).trim_matches('"')));
         self.environment.sources.mark_line(span, number, path);
@@ -490,33 +539,9 @@ impl Preprocessor<'_> {
             self.report(Diagnostic::error(span, "the condition is missing"));
             return false;
         }
-        let mut plain = Vec::with_capacity(tokens.len());
-        let mut at = 0;
-        while let Some(token) = tokens.get(at) {
-            at += 1;
-            if token.kind != TokenKind::Identifier || token.text != self.names.defined {
-                plain.push(*token);
-                continue;
-            }
-            let parenthesised = tokens.get(at).is_some_and(|next| next.is(Punctuation::OpenParenthesis));
-            at += usize::from(parenthesised);
-            let Some(name) = tokens.get(at).filter(|name| name.kind == TokenKind::Identifier) else {
-                self.report(Diagnostic::error(token.span, "`defined` needs a name"));
-                return false;
-            };
-            at += 1;
-            if parenthesised {
-                if !tokens.get(at).is_some_and(|close| close.is(Punctuation::CloseParenthesis)) {
-                    self.report(Diagnostic::error(name.span.after(), "`)` was expected here"));
-                    return false;
-                }
-                at += 1;
-            }
-            let text = if self.is_defined(name.text) { self.names.one } else { self.names.zero };
-            plain.push(Token { kind: TokenKind::Number, text, ..*token });
-        }
         let end = tokens.last().map_or(span, |last| last.span.after());
-        let tokens = self.expand_list(plain);
+        let expanded = self.expand_all(tokens.to_vec(), true);
+        let Some(tokens) = expanded else { return false };
         match condition::holds(&tokens, end, self.environment.symbols) {
             Ok(holds) => holds,
             Err(fault) => {
@@ -626,211 +651,5 @@ impl Preprocessor<'_> {
             ))),
         }
         file
-    }
-
-    // ---- macros ------------------------------------------------------------------------------------
-
-    fn define_macro(&mut self, name: Symbol, span: Span, rest: &[Token]) {
-        if name == self.names.defined {
-            return self.report(Diagnostic::error(span, "`defined` cannot be a macro"));
-        }
-        let with_parameters = rest.first().is_some_and(|first| first.is(Punctuation::OpenParenthesis) && !first.spaced);
-        let definition = if with_parameters {
-            let Some(definition) = self.parameters(span, rest) else { return };
-            definition
-        } else {
-            Macro::object(rest.to_vec())
-        };
-        if let Some(old) = self.macros.get(&name)
-            && !old.same_as(&definition)
-        {
-            let message = format!("macro `{}` gets a second meaning", self.environment.symbols.text(name));
-            let warning = Diagnostic::warning(span, message).help("`#undef` it first");
-            self.report(warning);
-        }
-        self.macros.insert(name, definition);
-    }
-
-    fn parameters(&mut self, span: Span, rest: &[Token]) -> Option<Macro> {
-        let mut parameters = Vec::new();
-        let mut variadic = false;
-        let mut at = 1;
-        loop {
-            let token = rest.get(at).copied();
-            at += 1;
-            match token {
-                Some(close) if close.is(Punctuation::CloseParenthesis) && parameters.is_empty() => break,
-                Some(dots) if dots.is(Punctuation::Ellipsis) => {
-                    variadic = true;
-                    parameters.push(self.names.variadic);
-                }
-                Some(name) if name.kind == TokenKind::Identifier => parameters.push(name.text),
-                _ => {
-                    let span = token.map_or(span, |token| token.span);
-                    self.report(Diagnostic::error(span, "a macro parameter was expected here"));
-                    return None;
-                }
-            }
-            let token = rest.get(at).copied();
-            at += 1;
-            match token {
-                Some(comma) if comma.is(Punctuation::Comma) && !variadic => {}
-                Some(close) if close.is(Punctuation::CloseParenthesis) => break,
-                _ => {
-                    let span = token.map_or(span, |token| token.span);
-                    self.report(Diagnostic::error(span, "`,` or `)` was expected in the macro's parameters"));
-                    return None;
-                }
-            }
-        }
-        Some(Macro { parameters: Some(parameters), variadic, body: rest[at.min(rest.len())..].into() })
-    }
-
-    /// Replaces a token if it is the name of a macro in use. `false`: the token stands for itself.
-    fn expand(&mut self, token: &Token) -> bool {
-        if token.kind != TokenKind::Identifier || token.painted {
-            return false;
-        }
-        let Some(definition) = self.macros.get(&token.text).cloned() else {
-            return self.expand_position(token);
-        };
-        if self.expansions.iter().any(|expansion| expansion.of == Some(token.text)) {
-            // Painted for good: also behind the macro that produced it.
-            let tokens: Arc<[Token]> = [Token { painted: true, ..*token }].into();
-            self.expansions.push(Expansion { tokens, next: 0, of: None, barrier: false });
-            return true;
-        }
-        let arguments = match &definition.parameters {
-            None => Vec::new(),
-            Some(parameters) => {
-                if !self.next_is_parenthesis() {
-                    return false;
-                }
-                let Some(arguments) = self.arguments(token, parameters.len(), definition.variadic) else { return true };
-                arguments
-            }
-        };
-        let mut expanded = Vec::with_capacity(arguments.len());
-        for (index, argument) in arguments.iter().enumerate() {
-            let needed = definition.needs_expanded(index);
-            expanded.push(if needed { self.expand_list(argument.clone()) } else { Vec::new() });
-        }
-        let tokens = definition.substitute(token, &arguments, &expanded, self.environment.symbols);
-        self.expanded += tokens.len() + 1;
-        if self.expanded > self.environment.limits.expanded_tokens {
-            let message = format!("macros expand to more than {} tokens", self.environment.limits.expanded_tokens);
-            self.report(Diagnostic::error(token.span, message));
-            return true;
-        }
-        self.expansions.push(Expansion { tokens: tokens.into(), next: 0, of: Some(token.text), barrier: false });
-        true
-    }
-
-    /// `__FILE__` and `__LINE__`.
-    fn expand_position(&mut self, token: &Token) -> bool {
-        if token.text != self.names.file && token.text != self.names.line {
-            return false;
-        }
-        let location = self.environment.sources.location(token.span);
-        let (kind, text) = if token.text == self.names.line {
-            (TokenKind::Number, location.line.to_string())
-        } else {
-            (TokenKind::String, format!("\"{}\"", location.path.display()))
-        };
-        let text = self.environment.symbols.intern(&text);
-        let tokens: Arc<[Token]> = [Token { kind, text, ..*token }].into();
-        self.expansions.push(Expansion { tokens, next: 0, of: None, barrier: false });
-        true
-    }
-
-    /// Whether `(` follows the name of a macro with parameters; reads nothing.
-    fn next_is_parenthesis(&mut self) -> bool {
-        for expansion in self.expansions.iter().rev() {
-            if let Some(token) = expansion.tokens.get(expansion.next) {
-                return token.is(Punctuation::OpenParenthesis);
-            }
-            if expansion.barrier {
-                return false;
-            }
-        }
-        let Some(frame) = self.frames.last() else { return false };
-        let mut found = Findings { skipping: true, ..Findings::default() };
-        let mut scanner = Scanner::new(&frame.text, frame.base, frame.position);
-        scanner.next(self.environment.symbols, &mut found).is(Punctuation::OpenParenthesis)
-    }
-
-    /// The arguments of a macro use, from its `(`. `None`: there is something wrong with them, said already.
-    fn arguments(&mut self, name: &Token, wanted: usize, variadic: bool) -> Option<Vec<Vec<Token>>> {
-        let mut arguments = vec![Vec::new()];
-        let mut depth = 0_usize;
-        self.next_token();
-        loop {
-            let (token, from_file) = self.next_token();
-            if token.kind == TokenKind::End {
-                let message =
-                    format!("the arguments of macro `{}` have no end", self.environment.symbols.text(name.text));
-                self.report(Diagnostic::error(name.span, message).help("close them with `)`"));
-                return None;
-            }
-            if from_file && token.starts_line && token.is(Punctuation::Hash) {
-                self.directive();
-                continue;
-            }
-            match token.kind {
-                TokenKind::Punctuation(Punctuation::CloseParenthesis) if depth == 0 => break,
-                TokenKind::Punctuation(Punctuation::CloseParenthesis) => depth -= 1,
-                TokenKind::Punctuation(Punctuation::OpenParenthesis) => depth += 1,
-                TokenKind::Punctuation(Punctuation::Comma)
-                    if depth == 0 && !(variadic && arguments.len() == wanted) =>
-                {
-                    arguments.push(Vec::new());
-                    continue;
-                }
-                _ => {}
-            }
-            if let Some(argument) = arguments.last_mut() {
-                argument.push(token);
-            }
-        }
-        if wanted == 0 && arguments.len() == 1 && arguments[0].is_empty() {
-            arguments.clear();
-        }
-        if variadic && arguments.len() + 1 == wanted {
-            arguments.push(Vec::new());
-        }
-        if arguments.len() != wanted {
-            let text = self.environment.symbols.text(name.text);
-            let message = format!("macro `{text}` takes {wanted} arguments, {} are given", arguments.len());
-            self.report(Diagnostic::error(name.span, message));
-            return None;
-        }
-        Some(arguments)
-    }
-
-    /// All macros in a list replaced, nothing behind the list read.
-    fn expand_list(&mut self, tokens: Vec<Token>) -> Vec<Token> {
-        if !tokens.iter().any(|token| token.kind == TokenKind::Identifier) {
-            return tokens;
-        }
-        if self.nesting >= self.environment.limits.argument_nesting {
-            let span = tokens.first().map_or(Span::default(), |token| token.span);
-            self.report(Diagnostic::error(span, "macro arguments are nested too deeply"));
-            return tokens;
-        }
-        self.nesting += 1;
-        self.expansions.push(Expansion { tokens: tokens.into(), next: 0, of: None, barrier: true });
-        let mut result = Vec::new();
-        loop {
-            let (token, _) = self.next_token();
-            if token.kind == TokenKind::End || self.expanded > self.environment.limits.expanded_tokens {
-                break;
-            }
-            if !self.expand(&token) {
-                result.push(token);
-            }
-        }
-        while self.expansions.pop().is_some_and(|expansion| !expansion.barrier) {}
-        self.nesting -= 1;
-        result
     }
 }

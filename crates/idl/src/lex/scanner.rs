@@ -17,6 +17,17 @@ pub(crate) struct Comment {
     pub(crate) trailing: bool,
 }
 
+/// The octets that an identifier may hold.
+const IN_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut octet = 0;
+    while octet < 256 {
+        table[octet] = matches!(octet as u8, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_');
+        octet += 1;
+    }
+    table
+};
+
 /// Reads tokens from a text.
 #[derive(Debug)]
 pub(crate) struct Scanner<'t> {
@@ -85,7 +96,15 @@ impl<'t> Scanner<'t> {
             }
             b'"' | b'\'' => self.literal(symbols, found, start),
             b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
-                let text = self.run(symbols, |octet, _| octet.is_ascii_alphanumeric() || octet == b'_');
+                let rest = &self.text.as_bytes()[start..];
+                self.at += rest.iter().position(|octet| !IN_NAME[usize::from(*octet)]).unwrap_or(rest.len());
+                let text = match self.peek(0) {
+                    Some(b'\\') => {
+                        self.at = start;
+                        self.run(symbols, |octet, _| IN_NAME[usize::from(octet)])
+                    }
+                    _ => symbols.intern(&self.text[start..self.at]),
+                };
                 self.token(TokenKind::Identifier, text, start)
             }
             b'0'..=b'9' => self.number(symbols, start),
@@ -144,7 +163,11 @@ impl<'t> Scanner<'t> {
                     self.line_has_token = false;
                     self.at += 1;
                 }
-                b' ' | b'\t' | b'\r' | 0x0b | 0x0c => self.at += 1,
+                b' ' => {
+                    let rest = &self.text.as_bytes()[self.at..];
+                    self.at += rest.iter().position(|octet| *octet != b' ').unwrap_or(rest.len());
+                }
+                b'\t' | b'\r' | 0x0b | 0x0c => self.at += 1,
                 b'\\' if self.splice(self.at) > 0 => self.at += self.splice(self.at),
                 b'/' if self.peek(1) == Some(b'/') => self.line_comment(found),
                 b'/' if self.peek(1) == Some(b'*') => self.block_comment(found),

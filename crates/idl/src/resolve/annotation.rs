@@ -104,7 +104,7 @@ impl Resolver<'_> {
         let mut scope = Some(if annotation.name.absolute { super::ScopeId(0) } else { at.scope });
         while let Some(here) = scope {
             let inner = path.iter().try_fold(here, |scope, part| match self.entry(scope, part.symbol)?.what {
-                What::Definition(id) | What::Introduced(id) => self.scope_of.get(&id).copied(),
+                What::Definition(id) | What::Introduced(id) => self.scope_of(id),
                 What::Member => None,
             });
             if let Some(What::Definition(id)) =
@@ -162,7 +162,7 @@ impl Resolver<'_> {
             return;
         }
         // What is declared within the annotation may be used by its plain name.
-        let scope = self.scope_of.get(&id).copied().unwrap_or(at.scope);
+        let scope = self.scope_of(id).unwrap_or(at.scope);
         let inner = matches!(&value.kind, crate::ast::ExpressionKind::Named(name)
             if !name.absolute && name.parts.first().is_some_and(|first| self.entry(scope, first.symbol).is_some()));
         let at = if inner { At { scope, ..at } } else { at };

@@ -73,7 +73,7 @@ impl Resolver<'_> {
             (Some(id), Some(entry)) => {
                 self.check_spelling(name, entry.symbol, id);
                 self.check_same_prefix(id, name, "opened");
-                if let Some(scope) = self.scope_of.get(&id) {
+                if let Some(scope) = self.scope_of(id) {
                     let scope = &mut self.scopes[scope.0];
                     for name in std::mem::take(&mut scope.introduced) {
                         scope.names.remove(&name);
@@ -88,8 +88,8 @@ impl Resolver<'_> {
                 id
             }
         };
-        let scope = match self.scope_of.get(&id) {
-            Some(scope) => *scope,
+        let scope = match self.scope_of(id) {
+            Some(scope) => scope,
             None => self.open_scope(at.scope, Some(id)),
         };
         self.prefixes.push(self.prefix.clone());

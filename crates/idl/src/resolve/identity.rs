@@ -13,16 +13,17 @@ impl Model {
     #[must_use]
     pub fn repository_id(&self, id: DefinitionId, symbols: &Symbols) -> String {
         let identity = &self.get(id).identity;
-        if let Some((given, _)) = &identity.id {
+        if let Some((given, _)) = identity.given().and_then(|given| given.id.as_ref()) {
             return given.clone();
         }
         let path = self.path(id);
-        let typed = path.iter().rev().find_map(|id| self.get(*id).identity.type_prefix.as_ref());
+        let typed = path.iter().rev().find_map(|id| self.get(*id).identity.given()?.type_prefix.as_ref());
         let prefix = match (typed, &self.prefix) {
-            (Some((prefix, _)), _) | (None, Some(prefix)) => prefix,
+            (Some((prefix, _)), _) | (None, Some(prefix)) => prefix.as_str(),
             (None, None) => &identity.prefix,
         };
-        let version = identity.version.as_ref().map_or("1.0", |(version, _)| version);
+        let version = identity.given().and_then(|given| given.version.as_ref());
+        let version = version.map_or("1.0", |(version, _)| version);
         let mut text = String::from("IDL:");
         if !prefix.is_empty() {
             text.push_str(prefix);
@@ -38,7 +39,7 @@ impl Resolver<'_> {
         let Some((first, rest)) = tokens.split_first() else { return };
         match self.text(first.text) {
             "prefix" => match self.pragma_text(rest) {
-                Some((prefix, _)) => self.prefix = prefix,
+                Some((prefix, _)) => self.prefix = prefix.into(),
                 None => self.report(Diagnostic::error(span, "`#pragma prefix` needs a prefix in quotes")),
             },
             "ID" => {
@@ -103,14 +104,13 @@ impl Resolver<'_> {
             self.report(Diagnostic::error(span, message).help("an id is a format, a colon and a name: `IDL:M/I:1.0`"));
             return;
         }
-        let known = self.model.get(definition).identity.id.clone();
-        let version = self.model.get(definition).identity.version.clone();
-        match (known, version) {
-            (Some((known, first)), _) if known != id => {
+        let known = self.model.get(definition).identity.given().and_then(|given| given.id.clone());
+        match known {
+            Some((known, first)) if known != id => {
                 let message = format!("{} gets a second repository id", self.described(definition));
                 self.report(Diagnostic::error(span, message).label("the second").related(first, "the first"));
             }
-            _ => self.model.get_mut(definition).identity.id = Some((id, span)),
+            _ => self.model.get_mut(definition).identity.given_mut().id = Some((id, span)),
         }
     }
 
@@ -123,21 +123,21 @@ impl Resolver<'_> {
             self.report(Diagnostic::error(token.span, message).help("a version is two numbers: `1.0`"));
             return;
         }
-        let identity = &self.model.get(definition).identity;
-        let before = identity.version.clone().or_else(|| identity.id.clone());
+        let given = self.model.get(definition).identity.given();
+        let before = given.and_then(|given| given.version.clone().or_else(|| given.id.clone()));
         match before {
             Some((known, _)) if known == version => {}
             Some((_, first)) => {
                 let message = format!("the version of {} is fixed already", self.described(definition));
                 self.report(Diagnostic::error(token.span, message).label("too late").related(first, "fixed here"));
             }
-            None => self.model.get_mut(definition).identity.version = Some((version, token.span)),
+            None => self.model.get_mut(definition).identity.given_mut().version = Some((version, token.span)),
         }
     }
 
     pub(super) fn type_id(&mut self, name: &ScopedName, id: &Text, at: At) {
         let Ok(definition) = self.look_up(name, at.scope, false) else { return };
-        if let Some((_, first)) = self.model.get(definition).identity.id.clone() {
+        if let Some((_, first)) = self.model.get(definition).identity.given().and_then(|given| given.id.clone()) {
             let message = format!("{} gets a second repository id", self.described(definition));
             self.report(Diagnostic::error(id.span, message).label("the second").related(first, "the first"));
             return;
@@ -157,14 +157,17 @@ impl Resolver<'_> {
             self.report(Diagnostic::error(name.span, message).note(note));
             return;
         }
-        let known = self.model.get(definition).identity.type_prefix.clone();
+        let known = self.model.get(definition).identity.given().and_then(|given| given.type_prefix.clone());
         match known {
             Some((known, _)) if known == prefix.value => {}
             Some((_, first)) => {
                 let message = format!("{} gets a second prefix", self.described(definition));
                 self.report(Diagnostic::error(prefix.span, message).label("the second").related(first, "the first"));
             }
-            None => self.model.get_mut(definition).identity.type_prefix = Some((prefix.value.clone(), prefix.span)),
+            None => {
+                let given = self.model.get_mut(definition).identity.given_mut();
+                given.type_prefix = Some((prefix.value.clone(), prefix.span));
+            }
         }
     }
 
@@ -182,9 +185,13 @@ impl Resolver<'_> {
     pub(super) fn check_same_prefix(&mut self, id: DefinitionId, name: Name, again: &str) {
         let definition = self.model.get(id);
         let (before, span) = (definition.identity.prefix.clone(), definition.span);
-        let given = definition.identity.id.is_some()
+        let given = definition.identity.given().is_some_and(|given| given.id.is_some())
             || self.model.prefix.is_some()
-            || self.model.path(id).into_iter().any(|id| self.model.get(id).identity.type_prefix.is_some());
+            || self
+                .model
+                .path(id)
+                .into_iter()
+                .any(|id| self.model.get(id).identity.given().is_some_and(|given| given.type_prefix.is_some()));
         let is_module = matches!(definition.kind, Kind::Module(_));
         if before != self.prefix && !given && span != Span::default() {
             let message = format!(

@@ -5,8 +5,7 @@ use crate::ast::{self, Declaration, Flavor, Name, ScopedName};
 use crate::diagnostic::Diagnostic;
 use crate::model::{DefinitionId, Interface, Kind};
 use crate::source::Span;
-use crate::symbol::Symbol;
-use std::collections::HashMap;
+use crate::symbol::{Symbol, SymbolMap};
 
 impl Resolver<'_> {
     pub(super) fn interface_forward(&mut self, flavor: Flavor, name: Name, declaration: &Declaration, at: At) {
@@ -165,13 +164,13 @@ impl Resolver<'_> {
     }
 
     /// Operations and attributes that an interface or value type inherits.
-    pub(super) fn inherited_operations(&self, id: DefinitionId) -> HashMap<Symbol, DefinitionId> {
+    pub(super) fn inherited_operations(&self, id: DefinitionId) -> SymbolMap<DefinitionId> {
         let supports = match &self.model.get(id).kind {
             Kind::Value(value) => value.supports.clone(),
             _ => Vec::new(),
         };
         let supported = supports.into_iter().flat_map(|id| std::iter::once(id).chain(self.model.all_bases(id)));
-        let mut operations = HashMap::new();
+        let mut operations = SymbolMap::default();
         for base in self.model.all_bases(id).into_iter().chain(supported) {
             self.own_operations(base, |folded, id| {
                 operations.insert(folded, id);
@@ -205,7 +204,7 @@ impl Resolver<'_> {
         if bases.len() < 2 && !matches!(self.model.get(id).kind, Kind::Value(_)) {
             return;
         }
-        let mut seen: HashMap<Symbol, DefinitionId> = HashMap::new();
+        let mut seen: SymbolMap<DefinitionId> = SymbolMap::default();
         let mut clashes = Vec::new();
         for base in self.model.all_bases(id) {
             self.own_operations(base, |folded, operation| match seen.get(&folded) {

@@ -5,7 +5,7 @@ use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName};
 use crate::diagnostic::Diagnostic;
 use crate::model::{Attribute, DefinitionId, Kind, Operation, Parameter, Type};
 use crate::source::Span;
-use std::collections::HashMap;
+use crate::symbol::SymbolMap;
 
 impl Resolver<'_> {
     pub(super) fn operation(&mut self, operation: &ast::Operation, declaration: &Declaration, at: At) {
@@ -48,7 +48,7 @@ impl Resolver<'_> {
     }
 
     pub(super) fn parameters(&mut self, parameters: &[ast::Parameter], at: At) -> Vec<Parameter> {
-        let mut names: HashMap<_, (Name, &str)> = HashMap::new();
+        let mut names: SymbolMap<(Name, &str)> = SymbolMap::default();
         let mut result = Vec::with_capacity(parameters.len());
         for parameter in parameters {
             let ty = self.ty(&parameter.ty, at);

@@ -1,0 +1,115 @@
+//! The preprocessor, seen through what the compiler makes of a text.
+
+use corelane_idl::NoFiles;
+use corelane_idl::compile::{Compilation, Options};
+use corelane_idl::diagnostic::Severity;
+use std::path::Path;
+
+/// What is said of a text: place and message of each, warnings too.
+fn said(text: &str) -> Vec<String> {
+    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &Options::default(), &NoFiles);
+    let place = |diagnostic: &corelane_idl::diagnostic::Diagnostic| {
+        let location = compilation.sources.location(diagnostic.span);
+        let word = if diagnostic.severity == Severity::Error { "error" } else { "warning" };
+        format!("{word} {}:{}: {}", location.path.display(), location.line, diagnostic.message)
+    };
+    compilation.diagnostics.list().iter().map(place).collect()
+}
+
+fn accepted(text: &str) {
+    assert_eq!(said(text), Vec::<String>::new(), "{text}");
+}
+
+#[test]
+fn macros_are_replaced() {
+    for text in [
+        "#define CAT(a, b) a##b\n#define XCAT(a, b) CAT(a, b)\ntypedef XCAT(lo, XCAT(n, g)) T;",
+        "#define STR(x) #x\n#define XSTR(x) STR(x)\n#define N 4\nconst string<1> s = XSTR(N);\nconst string<5> t = STR(\"b\\n\");",
+        "#define PAIR(a, b) a b\n#define EMPTY\nstruct S { PAIR(long, x); PAIR(EMPTY long, EMPTY y); };",
+        "#define ALL(first, ...) first __VA_ARGS__\nstruct S { ALL(short b); ALL(short, c;) };",
+        "#define SELF OTHER\n#define OTHER SELF\ninterface I { void f(in long SELF, in long OTHER2); };",
+        "#define f(x) x + 1\nconst long c = f\n  (3\n  );\ntypedef long f;",
+        "#define LINE typedef \\\n  short T\nLINE;",
+        "#define BOUND(n) sequence<long, (n) * 2>\ntypedef BOUND(2 + 1) T;",
+        "#define g(x) (x)\n#define h g(\nconst long c = h 3);",
+    ] {
+        accepted(text);
+    }
+}
+
+#[test]
+fn conditions_choose() {
+    for text in [
+        "#define N 4\n#if defined(N) && N >= 4 && !defined M && (N << 1) == 8 ? 1 : 0\ntypedef long T;\n#endif\ntypedef T U;",
+        "#define HAS defined(N)\n#define N\n#if HAS && !defined HAS2\ntypedef long T;\n#endif\ntypedef T U;",
+        "#if 0\n#error no\n#elif 1\ntypedef long T;\n#elif 1/0\n#else\n#error no\n#endif\ntypedef T U;",
+        "#if 'a' == 97 && 0x10u == 16 && !(-1 > 0) && -1 > 0u && unknown == 0\ntypedef long T;\n#endif\ntypedef T U;",
+        "#if (2 || 1/0) && !(0 && 1/0)\ntypedef long T;\n#endif\ntypedef T U;",
+        "#if 0\nit's not \"read\n#if 1\n#bad\n#else\n#endif\n#define T long\n#endif\ntypedef long T;",
+        "#ifndef G\n#define G\n# /* nothing */\n#\ntypedef long T;\n#endif\n",
+    ] {
+        accepted(text);
+    }
+}
+
+#[test]
+fn prose_and_foreign_pragmas_are_no_tokens() {
+    accepted("#pragma somebody's \"own\ntypedef long T;\n#pragma omni @#$\n");
+    assert_eq!(said("#warning don't\n"), ["warning a.idl:1: `#warning` says: don't"]);
+    assert_eq!(said("#error it's \"over\n"), ["error a.idl:1: `#error` says: it's \"over"]);
+}
+
+#[test]
+fn lines_can_be_renamed() {
+    let text = "#line 100 \"other.idl\"\ntypedef Missing T;\nconst long x = __LINE__;\ntypedef long A[__LINE__];\nconst string<9> s = __FILE__;\n\
+                const string<8> u = __FILE__;\n# 7 \"third.idl\"\ntypedef Gone V;\n";
+    assert_eq!(
+        said(text),
+        [
+            "error other.idl:100: `Missing` is not declared",
+            "error other.idl:104: the string has 9 characters, its type allows 8",
+            "error third.idl:7: `Gone` is not declared",
+        ]
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said_where_it_is() {
+    for (text, wanted) in [
+        ("#if\n#endif", "error a.idl:1: the condition is missing"),
+        ("#if 1 +\n#endif", "error a.idl:1: the condition ends here; a value was expected"),
+        ("#if 1 / 0\n#endif", "error a.idl:1: division by zero"),
+        ("#if defined 3\n#endif", "error a.idl:1: `defined` needs a name"),
+        ("#if defined(N\n#endif", "error a.idl:1: `)` was expected here"),
+        ("#else", "error a.idl:1: `#else` without a condition before it"),
+        ("#if 1\n#else\n#else\n#endif", "error a.idl:3: `#else` behind `#else`"),
+        ("#if 1", "error a.idl:1: a condition has no `#endif`"),
+        ("#define 3x", "error a.idl:1: `#define` needs a name"),
+        ("#define defined", "error a.idl:1: `defined` cannot be a macro"),
+        ("#define F(a, a) a", "error a.idl:1: two parameters are called `a`"),
+        ("#define F(a", "error a.idl:1: `,` or `)` was expected in the macro's parameters"),
+        ("#define F(a) #b", "error a.idl:1: `#` has to be followed by a parameter of the macro"),
+        ("#define P ## a", "error a.idl:1: `##` joins what is before it and what is behind it"),
+        ("#define P a ##", "error a.idl:1: `##` joins what is before it and what is behind it"),
+        ("#define F(a) a\nF(1, 2)", "error a.idl:2: macro `F` takes 1 arguments, 2 are given"),
+        ("#define F(a) a\nF(1", "error a.idl:2: the arguments of macro `F` have no end"),
+        ("#include x.idl", "error a.idl:1: `#include` needs a file name in quotes or angle brackets"),
+        ("#include \"x.idl\"", "error a.idl:1: there is no file `x.idl`"),
+        ("#line x", "error a.idl:1: `#line` needs a line number of at most 2147483647"),
+        ("#line 2147483648", "error a.idl:1: `#line` needs a line number of at most 2147483647"),
+        ("#foo", "error a.idl:1: there is no directive `#foo`"),
+    ] {
+        assert_eq!(said(text).first().map(String::as_str), Some(wanted), "{text}");
+    }
+    assert_eq!(said("#define N 1\n#define N 2\n").len(), 1);
+    accepted("#define N 1\n#define N 1\n#undef N\n#undef N\n#define N 2\n");
+}
+
+#[test]
+fn warnings_do_not_end_the_work() {
+    let text = "; ".repeat(300) + "typedef Missing T;";
+    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &Options::default(), &NoFiles);
+    assert!(!compilation.is_accepted());
+    let shown = compilation.diagnostics.render(&compilation.sources, false);
+    assert!(shown.contains("`Missing` is not declared") && shown.contains("200 more warnings"), "{shown}");
+}
