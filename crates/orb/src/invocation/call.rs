@@ -211,8 +211,6 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         connection.announced = connection.announced.or(announce);
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut connection.request_memory));
         encoder.set_code_sets(connection.announced.unwrap_or(way.profile.default_code_sets));
-        let size = self.core.config().fragment_size;
-        crate::fragment::prepare(&mut encoder, way.profile.version, size);
         if let Err(error) = self.write(&mut encoder, way, id, announce) {
             connection.request_memory = encoder.into_buffer();
             if announce.is_some() {
@@ -220,6 +218,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             }
             return Err(refused(error.into()));
         }
+        let size = self.core.config().fragment_size;
         let fragments = size.and_then(|size| crate::fragment::cut(&encoder, id, size));
         let sent = connection.send(&encoder, self.due, fragments);
         connection.request_memory = encoder.into_buffer();

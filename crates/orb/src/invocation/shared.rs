@@ -58,14 +58,13 @@ impl<'r> Call<'r, '_, '_> {
         let announced = sender.announced.or(announce);
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut sender.memory));
         encoder.set_code_sets(announced.unwrap_or(way.profile.default_code_sets));
-        let size = self.core.config().fragment_size;
-        crate::fragment::prepare(&mut encoder, way.profile.version, size);
         if let Err(error) = self.write(&mut encoder, way, id, announce) {
             connection.forget(id);
             sender.memory = encoder.into_buffer();
             return Err(refused(error.into()));
         }
         sender.announced = announced;
+        let size = self.core.config().fragment_size;
         let fragments = size.and_then(|size| crate::fragment::cut(&encoder, id, size));
         let sent = connection.send(&encoder, deadline, fragments);
         sender.memory = encoder.into_buffer();

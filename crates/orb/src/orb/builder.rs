@@ -196,9 +196,8 @@ impl OrbBuilder {
         self
     }
 
-    /// Sends messages of GIOP 1.1 and 1.2 larger than this in fragments of at most so many octets (a multiple of 8, at least 64). By
-    /// default messages are sent whole. In GIOP 1.1 long long, double and long double values that follow one another stay in one
-    /// fragment, which may be larger then. JacORB 3.9 takes no fragments in GIOP 1.1.
+    /// Sends GIOP 1.2 messages larger than this in fragments of at most so many octets (a multiple of 8, at least 64). By
+    /// default messages are sent whole.
     pub fn fragment_size(mut self, octets: usize) -> Self {
         self.fragment_size = Some((octets & !7).max(64));
         self

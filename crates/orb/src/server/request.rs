@@ -97,7 +97,6 @@ fn request(
     let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     reply.set_version(header.version);
     reply.set_code_sets(code_sets);
-    crate::fragment::prepare(&mut reply, header.version, core.config().fragment_size);
     let wanted = request.response;
     let head = Some((header.version, request.request_id));
     if wanted == ResponseExpected::Server {
