@@ -1,5 +1,6 @@
 //! What happens while every thread of a lane is busy (decision 6): new threads, borrowed ones, the buffer, refusals.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use corelane::poa::PoaPolicies;
@@ -108,12 +109,23 @@ fn octets_of_waiting_requests_are_bounded_too() {
     let buffering = Some(Bound { requests: 0, octets: 16 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig { buffering, ..ThreadpoolConfig::default() });
     let mut first = RawClient::to(&object);
-    first.begin("wait", 10, None);
-    reporter.until_waiting(1);
+    // While the only thread takes the connection in, it is as busy as with a request: one that comes then is refused too.
+    until(|| {
+        first.begin("wait", 10, None);
+        let end = std::time::Instant::now() + Duration::from_millis(100);
+        while reporter.waiting.load(Ordering::SeqCst) == 0 && std::time::Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        reporter.waiting.load(Ordering::SeqCst) == 1 || {
+            assert_eq!(first.receive().2, REFUSED);
+            false
+        }
+    });
     assert_eq!(RawClient::to(&object).who(Some(10)), REFUSED);
     reporter.release();
     let _ = first.receive().2.who();
-    let _ = RawClient::to(&object).who(Some(10)).who();
+    let mut later = RawClient::to(&object);
+    until(|| later.who(Some(10)) != REFUSED);
 }
 
 #[test]

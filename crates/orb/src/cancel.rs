@@ -4,7 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::Wake;
+use corelane_sys::poll;
+
+use crate::client::connection::Broken;
 
 /// Ends calls that wait for their reply: those made through references that carry it, now and later.
 ///
@@ -40,11 +44,23 @@ impl Canceller {
     /// Whether [`cancel`](Self::cancel) was called.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        let now = Some(corelane_sys::clock::Monotonic::from_nanos(0));
-        corelane_sys::poll::wait_readable(self.0.as_fd(), now).unwrap_or(false)
+        let now = Some(Monotonic::from_nanos(0));
+        poll::wait_readable(self.0.as_fd(), now).unwrap_or(false)
     }
 
-    pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+    /// Waits for `other` to become readable, until `deadline`; signals do not end it.
+    ///
+    /// # Errors
+    /// [`Broken::Cancelled`] when this comes first.
+    pub(crate) fn wait_beside(&self, other: BorrowedFd<'_>, deadline: Option<Monotonic>) -> Result<(), Broken> {
+        loop {
+            let (ready, cancelled) = poll::wait_either(other, self.0.as_fd(), deadline)?;
+            if ready || deadline.is_some_and(Monotonic::is_past) {
+                return Ok(());
+            }
+            if cancelled {
+                return Err(Broken::Cancelled);
+            }
+        }
     }
 }

@@ -147,6 +147,15 @@ impl Due {
         }
     }
 
+    /// What is left when something that may have taken a while, but seldom does, is done: the whole, or until the moment.
+    #[inline]
+    pub(crate) fn after_a_while(self) -> Due {
+        match self {
+            Due::Within(duration, start) if clock::coarse_now().since(start) > duration / 8 => self.fixed(),
+            due => due,
+        }
+    }
+
     /// How much of `timeout` has passed, where that can be told.
     #[cold]
     pub(crate) fn elapsed(self, timeout: Timeout) -> Option<Duration> {

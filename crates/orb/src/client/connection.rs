@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Half, Stream, Wait};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::poll;
 use corelane_wire::connection::{Framer, Step};
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits};
@@ -253,10 +252,7 @@ impl ClientConnection {
             }
             if let (Some(canceller), Some(fd)) = (canceller, self.stream.readiness()) {
                 due = due.fixed();
-                let (reply, cancelled) = poll::wait_either(fd, canceller.readiness(), due.moment())?;
-                if cancelled && !reply {
-                    return Err(Broken::Cancelled);
-                }
+                canceller.wait_beside(fd, due.moment())?;
             }
             let wait = self.wait(due)?;
             self.fill(wanted, wait)?;

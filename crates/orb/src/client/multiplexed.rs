@@ -5,20 +5,20 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use corelane_net::{Endpoint, Half, Stream, Wait};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::Wake;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Condvar, Exclusive, ExclusiveGuard, Mutex, Scope};
-use corelane_sys::poll;
 use corelane_sys::turn::Turn;
 use corelane_wire::connection::{Framer, Initiative, RequestTable, Step};
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits, Octets};
 
 use super::connection::{Broken, message_slices};
+use super::replies::Place;
 use crate::cancel::Canceller;
 use crate::fault::Fault;
 use crate::invocation::machine::Written;
@@ -38,6 +38,8 @@ pub(crate) struct Multiplexed {
     gate: Arc<Gate>,
     requests: Mutex<Requests>,
     reading: Turn<Reading>,
+    /// Where the reader finds it.
+    place: OnceLock<Place>,
     forks: u64,
 }
 
@@ -126,8 +128,15 @@ impl Multiplexed {
             gate,
             requests: Mutex::new("request table", Scope::Connection, Requests { waiting, over: false }),
             reading: Turn::new(Reading { framer: Framer::new(), received: ReceiveBuffer::new() }),
+            place: OnceLock::new(),
             forks: corelane_sys::process::generation(),
         }
+    }
+
+    /// Notes where the reader finds it.
+    pub(super) fn keep(&self, place: Place) {
+        // Once: a connection has one reader.
+        let _ = self.place.set(place);
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -186,8 +195,7 @@ impl Multiplexed {
                 }
                 Err(error) => {
                     if written == Written::Part || error.kind() != io::ErrorKind::TimedOut {
-                        // Half a message: nothing can follow it.
-                        self.end(&Lost::Io(error.kind()));
+                        self.close_sending();
                     }
                     return Err((written, error.into()));
                 }
@@ -206,8 +214,16 @@ impl Multiplexed {
         match self.stream.send_vectored(&slices, Wait::Now) {
             Ok(sent) if sent == cancel.len() => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            _ => self.end(&Lost::Io(io::ErrorKind::BrokenPipe)),
+            _ => self.close_sending(),
         }
+    }
+
+    /// Nothing can follow what was sent, half a message perhaps. What the server still has to say, CloseConnection above all, is read
+    /// to the end, which then ends the requests that wait.
+    #[cold]
+    fn close_sending(&self) {
+        self.requests.lock().over = true;
+        self.stream.shutdown(Half::Write);
     }
 
     /// There is something to read: completes the requests whose replies have come. False when the connection is over.
@@ -319,10 +335,7 @@ impl Pending {
         {
             serving::until_readable(bell.as_fd(), deadline)?;
             if let Some(canceller) = canceller {
-                let (done, cancelled) = poll::wait_either(bell.as_fd(), canceller.readiness(), deadline)?;
-                if cancelled && !done {
-                    return Err(Broken::Cancelled);
-                }
+                canceller.wait_beside(bell.as_fd(), deadline)?;
             }
         }
         let mut state = self.state.lock();

@@ -33,8 +33,18 @@ pub(crate) struct Pool {
     /// Where those wait who found every slot taken.
     gate: Arc<Gate>,
     band: Band,
-    /// The connection of calls that have none for themselves.
-    shared: Mutex<Option<Arc<Multiplexed>>>,
+    /// The connection of calls that have none for themselves, and where those wait who want it while it is made.
+    shared: Mutex<Shared>,
+    made: Gate,
+}
+
+/// A connection that calls share.
+#[derive(Debug)]
+enum Shared {
+    None,
+    /// A thread makes it.
+    Dialling,
+    Open(Arc<Multiplexed>),
 }
 
 /// A connection that the calling thread has for itself; it goes back when this is dropped.
@@ -62,8 +72,9 @@ impl Pool {
         let slot =
             |_| Arc::new(Exclusive::new("client connection", Scope::Connection, None).with_gate(Arc::clone(&gate)));
         let slots = (0..bound.max(1)).map(slot).collect();
-        let shared = Mutex::new("shared connection of a pool", Scope::Lane, None);
-        Pool { endpoints, slots, used: AtomicUsize::new(0), gate, band, shared }
+        let shared = Mutex::new("shared connection of a pool", Scope::Lane, Shared::None);
+        let made = Gate::new("shared connection", Scope::Lane);
+        Pool { endpoints, slots, used: AtomicUsize::new(0), gate, band, shared, made }
     }
 
     /// Makes the calling thread begin its search as a new one would.
@@ -148,8 +159,10 @@ impl Pool {
         self.idle()
             .or_else(|| self.find(Option::is_none))
             .or_else(|| {
-                let index = self.used.load(Ordering::Acquire);
-                let slot = self.slots.get(index)?.try_lock_owned()?;
+                let used = self.used.load(Ordering::Acquire);
+                // Others may be taking the first of them at this moment.
+                let free = |index: usize| Some((index, self.slots.get(index)?.try_lock_owned()?));
+                let (index, slot) = (used..self.slots.len()).find_map(free)?;
                 self.used.fetch_max(index + 1, Ordering::AcqRel);
                 HINT.set(index);
                 Some(Checkout(slot))
@@ -157,26 +170,34 @@ impl Pool {
             .or_else(|| self.find(Option::is_some))
     }
 
-    /// The connection that calls share, made anew if there is none that takes requests.
+    /// The connection that calls share, made anew if there is none that takes requests; nobody waits longer for it than until
+    /// its own `until`.
     #[cold]
     pub(crate) fn shared(&self, core: &Core, until: Option<Monotonic>) -> Result<Arc<Multiplexed>, NoConnection> {
-        let mut shared = self.shared.lock();
-        if let Some(connection) = &*shared
-            && connection.is_open()
-        {
-            return Ok(Arc::clone(connection));
+        let look = || {
+            let mut shared = self.shared.lock();
+            match &*shared {
+                Shared::Open(connection) if connection.is_open() => Some(Some(Arc::clone(connection))),
+                Shared::Dialling => None,
+                Shared::None | Shared::Open(_) => {
+                    *shared = Shared::Dialling;
+                    Some(None)
+                }
+            }
+        };
+        match look().or_else(|| self.made.wait(until, look)) {
+            Some(Some(connection)) => return Ok(connection),
+            Some(None) => {}
+            None => return Err(NoConnection::TimedOut),
         }
-        let (stream, endpoint) = self.dial(core, until)?;
-        let connection = Arc::new(Multiplexed::new(stream, endpoint));
-        core.replies().read(self.band, &connection).map_err(NoConnection::Failed)?;
-        *shared = Some(Arc::clone(&connection));
-        Ok(connection)
-    }
-
-    /// Whether a call would have to wait for a connection.
-    #[cold]
-    pub(crate) fn is_all_busy(&self) -> bool {
-        self.slots.iter().all(|slot| slot.is_taken())
+        let made = self.dial(core, until).and_then(|(stream, endpoint)| {
+            let connection = Arc::new(Multiplexed::new(stream, endpoint));
+            core.replies().read(self.band, &connection).map_err(NoConnection::Failed)?;
+            Ok(connection)
+        });
+        *self.shared.lock() = made.as_ref().map_or(Shared::None, |connection| Shared::Open(Arc::clone(connection)));
+        self.made.open();
+        made
     }
 
     fn open(self: &Arc<Self>, core: &Core, until: Option<Monotonic>) -> Result<ClientConnection, NoConnection> {
@@ -224,7 +245,10 @@ impl Pool {
     /// Closes every connection that is not in use.
     pub(crate) fn close_idle(&self) {
         self.close(|_| true);
-        *self.shared.lock() = None;
+        let mut shared = self.shared.lock();
+        if let Shared::Open(_) = *shared {
+            *shared = Shared::None;
+        }
     }
 }
 

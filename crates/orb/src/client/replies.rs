@@ -23,7 +23,22 @@ const MOST: u32 = 1 << 16;
 /// The threads of all bands.
 pub(crate) struct Replies {
     limits: Limits,
-    bands: Mutex<Vec<Running>>,
+    bands: Mutex<Threads>,
+}
+
+/// Those that run.
+#[derive(Default)]
+struct Threads {
+    running: Vec<Running>,
+    /// No further ones are made.
+    stopped: bool,
+}
+
+/// A connection's place with its reader; given up when this is dropped.
+pub(super) struct Place {
+    reader: Arc<Reader>,
+    slot: u32,
+    generation: u32,
 }
 
 /// The thread of a band.
@@ -43,7 +58,7 @@ struct Reader {
 
 impl Replies {
     pub(crate) fn new(limits: Limits) -> Self {
-        Replies { limits, bands: Mutex::new("readers of replies", Scope::Orb, Vec::new()) }
+        Replies { limits, bands: Mutex::new("readers of replies", Scope::Orb, Threads::default()) }
     }
 
     /// Reads `connection` from now on, until it ends.
@@ -55,12 +70,18 @@ impl Replies {
         let (slot, generation) =
             reader.connections.insert(Arc::downgrade(connection)).map_err(|full| io::Error::other(full.to_string()))?;
         let token = (u64::from(slot) << 32) | u64::from(generation);
-        reader.epoll.add(fd, token, Interest::READABLE | Interest::HANG_UP | Interest::EDGE)
+        let place = Place { reader: Arc::clone(&reader), slot, generation };
+        reader.epoll.add(fd, token, Interest::READABLE | Interest::HANG_UP | Interest::EDGE)?;
+        connection.keep(place);
+        Ok(())
     }
 
     fn reader(&self, band: Band) -> io::Result<Arc<Reader>> {
         let mut bands = self.bands.lock();
-        if let Some(running) = bands.iter().find(|running| running.band == band) {
+        if bands.stopped {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the ORB has been shut down"));
+        }
+        if let Some(running) = bands.running.iter().find(|running| running.band == band) {
             return Ok(Arc::clone(&running.reader));
         }
         let (epoll, wake) = (Epoll::new()?, Wake::new()?);
@@ -71,18 +92,35 @@ impl Replies {
         let own = Arc::clone(&reader);
         let builder = thread::Builder::new().name(format!("orb/r{}", band.number())).stack_size(256 * 1024);
         let thread = builder.spawn(move || own.run())?;
-        bands.push(Running { band, reader: Arc::clone(&reader), thread });
+        bands.running.push(Running { band, reader: Arc::clone(&reader), thread });
         Ok(reader)
     }
 
     /// Ends the threads.
     pub(crate) fn stop(&self) {
-        for Running { reader, thread, .. } in self.bands.lock().drain(..) {
+        let mut bands = self.bands.lock();
+        bands.stopped = true;
+        let running = std::mem::take(&mut bands.running);
+        drop(bands);
+        for Running { reader, thread, .. } in running {
             reader.stop.store(true, Ordering::Release);
             reader.wake.notify();
             // The thread does nothing that can panic; if it did, there is nothing left to stop.
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // The kernel forgets the descriptor when the stream is dropped.
+        let _ = self.reader.connections.retire(self.slot, self.generation);
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("slot", &self.slot).finish_non_exhaustive()
     }
 }
 

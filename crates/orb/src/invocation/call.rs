@@ -80,6 +80,9 @@ pub(super) enum Request<'c, 'a> {
     Locate,
 }
 
+/// Requests up to this size are taken by the transport without waiting for the peer.
+const TAKEN_AT_ONCE: usize = 16 * 1024;
+
 /// Replies from this size on are taken out of the connection's buffer, so that octet sequences can share their memory.
 const OWNED_FROM: usize = 32 * 1024;
 
@@ -221,6 +224,9 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         let size = self.core.config().fragment_size;
         let fragments = size.and_then(|size| crate::fragment::cut(&encoder, id, size));
         let sent = connection.send(&encoder, self.due, fragments);
+        if encoder.len() > TAKEN_AT_ONCE {
+            self.due = self.due.after_a_while();
+        }
         connection.request_memory = encoder.into_buffer();
         if let Err((written, broken)) = sent {
             return Err(self.lost(connection, Phase::Send, written, broken));

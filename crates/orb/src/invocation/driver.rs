@@ -209,8 +209,11 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let (whole, until) = self.connect_until(start);
         let Some(pool) = &self.pool else { return Input::ConnectFailed };
         let outcome = match self.call.core.config().all_busy {
-            AllBusy::Share if pool.is_all_busy() => pool.shared(self.call.core, until).map(Connection::Shared),
-            _ => pool.connect(self.call.core, whole, until, self.fresh).map(Connection::Own),
+            AllBusy::Share => match pool.free() {
+                Some(free) => pool.ready(free, self.call.core, until, self.fresh).map(Connection::Own),
+                None => pool.shared(self.call.core, until).map(Connection::Shared),
+            },
+            AllBusy::Wait => pool.connect(self.call.core, whole, until, self.fresh).map(Connection::Own),
         };
         self.connected(outcome, start, clock::now())
     }

@@ -63,11 +63,13 @@ impl<'r> Call<'r, '_, '_> {
             sender.memory = encoder.into_buffer();
             return Err(refused(error.into()));
         }
-        sender.announced = announced;
         let size = self.core.config().fragment_size;
         let fragments = size.and_then(|size| crate::fragment::cut(&encoder, id, size));
         let sent = connection.send(&encoder, deadline, fragments);
         sender.memory = encoder.into_buffer();
+        if sent.is_ok() {
+            sender.announced = announced;
+        }
         drop(sender);
         if let Err((written, broken)) = sent {
             connection.forget(id);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Stream, Transports};
 use corelane_sys::clock::Monotonic;
+use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{Builder, JoinHandle};
 use corelane_wire::ior::Ior;
@@ -60,7 +61,9 @@ const PRUNED_FROM: usize = 256;
 
 const RUNNING: u8 = 0;
 const ENDING: u8 = 1;
-const ENDED: u8 = 2;
+/// Every connection is closing.
+const CLOSED: u8 = 2;
+const ENDED: u8 = 3;
 
 /// The place of an endpoint's protocol among those that a client asks for; `None` if it is not among them.
 fn rank(protocols: &[Protocol], endpoint: &Endpoint) -> Option<usize> {
@@ -98,6 +101,8 @@ pub(crate) struct Core {
     #[cfg(feature = "valuetype")]
     value_factories: crate::value::ValueFactories,
     state: AtomicU8,
+    /// Where those wait for [`CLOSED`] who did not begin the end.
+    closing: Gate,
     forks: u64,
 }
 
@@ -123,6 +128,7 @@ impl Core {
             #[cfg(feature = "valuetype")]
             value_factories: crate::value::ValueFactories::new(),
             state: AtomicU8::new(RUNNING),
+            closing: Gate::new("end of the ORB", Scope::Orb),
             forks: corelane_sys::process::generation(),
         })
     }
@@ -434,10 +440,15 @@ impl Core {
             for lane in self.all_lanes() {
                 lane.close(self);
             }
+            self.state.store(CLOSED, Ordering::Release);
+            self.closing.open();
         }
         if !wait {
             return;
         }
+        // Another thread may have begun the end, and not be through with what is to be closed in good order.
+        let through = || (self.state.load(Ordering::Acquire) >= CLOSED).then_some(());
+        let _ = self.closing.wait(Some(Monotonic::now() + self.config.closing_time), through);
         let mut threads = self.threads.lock();
         if self.state.load(Ordering::Acquire) == ENDED {
             return;

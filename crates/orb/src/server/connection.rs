@@ -51,6 +51,8 @@ pub(crate) struct Connection {
     pub(crate) reported: AtomicBool,
     /// Nobody reads or writes any more.
     closed: AtomicBool,
+    /// The end of the stream was reported, perhaps together with the last octets: it is read to its end, however short a read is.
+    pub(crate) hung_up: AtomicBool,
     /// When the message that is arriving made its last progress, in nanoseconds; 0: none is arriving.
     arriving_since: AtomicU64,
     /// How many octets of unfinished messages there were then.
@@ -143,6 +145,7 @@ impl Connection {
             code_sets: AtomicU64::new(0),
             reported: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            hung_up: AtomicBool::new(false),
             arriving_since: AtomicU64::new(0),
             arriving: AtomicUsize::new(0),
             bounds,
@@ -292,7 +295,12 @@ impl Connection {
     #[cold]
     pub(crate) fn flush(&self) -> io::Result<bool> {
         let mut writing = self.writing.lock();
-        Ok(self.send_queue(&mut writing)? && self.congested.swap(false, Ordering::AcqRel))
+        let flushed = self.send_queue(&mut writing)? && self.congested.swap(false, Ordering::AcqRel);
+        // Under the lock: whoever has it next may ask for room again.
+        if flushed && let Some(lane) = self.lane.upgrade() {
+            lane.watch_room(self, false);
+        }
+        Ok(flushed)
     }
 
     /// Sends what waits; true when nothing waits any more.

@@ -8,7 +8,7 @@ use corelane_net::Wait;
 use super::connection::Connection;
 use super::lane::Lane;
 use super::serving;
-use super::worker::{More, Read, Worker};
+use super::worker::{Read, Worker};
 use crate::orb::Core;
 
 /// Serves one connection until it ends or moves.
@@ -31,7 +31,7 @@ fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
             Read::Message { message, more } => {
                 drop(turn);
                 let Some(held) = lane.hold(connection) else { return };
-                let moves = more == More::Something && worker.wants_reply(&message);
+                let moves = more && worker.wants_reply(&message);
                 if moves {
                     serving::let_others_read();
                 }
@@ -46,6 +46,7 @@ fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
                 }
             }
             Read::Nothing => {}
+            Read::Over => return,
             Read::End => {
                 drop(turn);
                 return lane.ended(core, connection.place);

@@ -129,6 +129,8 @@ impl Lane {
         };
         keeper.places.lock().push(Arc::clone(&place));
         super::serving::enter(self, core);
+        // Known before another lane can raise the thread, so that it can take its own priority back.
+        let _ = station::native();
         if !dynamic {
             keeper.present.fetch_add(1, Ordering::AcqRel);
         }

@@ -25,7 +25,7 @@ use super::config::{Dispatch, PoolConfig};
 use super::connection::{Bounds, Connection, Origin, Reading, Waiting};
 use super::keeper::Keeper;
 use super::queue::Queue;
-use super::worker::{Message, More, Read, Worker};
+use super::worker::{Message, Read, Worker};
 use super::{dedicated, request};
 use crate::clock;
 use crate::event::Event as OrbEvent;
@@ -250,12 +250,19 @@ impl Lane {
     /// One piece of work; waits for it until `timeout` has passed.
     #[inline]
     pub(crate) fn step(&self, core: &Arc<Core>, worker: &mut Worker, timeout: Option<Duration>) -> io::Result<()> {
-        if self.has_ready()
-            && let Some(work) = self.next_ready()
-        {
-            self.perform(core, worker, work);
-            return Ok(());
+        let mut timeout = timeout;
+        if self.has_ready() {
+            // Listed and reported work take turns: connections that always have more to read do not hold up all others.
+            if !worker.was_listed
+                && let Some(work) = self.next_ready()
+            {
+                worker.was_listed = true;
+                self.perform(core, worker, work);
+                return Ok(());
+            }
+            timeout = Some(Duration::ZERO);
         }
+        worker.was_listed = false;
         if let Some(event) = self.next_event(timeout)? {
             self.handle(core, worker, event);
         }
@@ -280,10 +287,14 @@ impl Lane {
             token if token & LISTENER != 0 => self.accept(core, token),
             token => {
                 let place = place(token);
-                if event.writable() {
+                let over = event.hung_up() || event.failed();
+                if over && let Some(connection) = self.connections.get(place.0, place.1) {
+                    connection.hung_up.store(true, Ordering::Release);
+                }
+                if event.writable() || over {
                     self.flush(core, place);
                 }
-                if event.readable() || event.hung_up() || event.failed() {
+                if event.readable() || over {
                     self.read(core, worker, place, Why::Reported);
                 }
             }
@@ -445,9 +456,7 @@ impl Lane {
         self.push(Work::Rest(place));
     }
 
-    /// One message. True if the calling thread is to read the next one: because it only reads, or because both are oneways, which run
-    /// one after the other: waking a thread for each would take longer than most of them run. Any other next message is another
-    /// thread's.
+    /// One message. True if the calling thread is to read the next one, because reading is all it does.
     #[inline]
     fn read_one(&self, core: &Arc<Core>, worker: &mut Worker, place: (u32, u32), why: Why) -> bool {
         let Some(connection) = self.connections.get(place.0, place.1) else {
@@ -477,10 +486,10 @@ impl Lane {
                     Ok(()) => break (message, more),
                     Err(noted) => {
                         drop(told(noted));
-                        break (message, More::Something);
+                        break (message, true);
                     }
                 },
-                Read::Nothing => match turn.leave() {
+                Read::Nothing | Read::Over => match turn.leave() {
                     Ok(()) => return false,
                     Err(noted) => turn = told(noted),
                 },
@@ -497,7 +506,7 @@ impl Lane {
             }
         };
         if worker.is_keeper {
-            if more != More::Nothing {
+            if more {
                 // The keeper's, if every thread is still busy then.
                 self.push(Work::Rest(place));
             }
@@ -506,16 +515,15 @@ impl Lane {
         }
         if let Some(queue) = &self.queue {
             self.enqueue(core, worker, queue, &connection, message);
-            return more != More::Nothing;
+            return more;
         }
-        if more == More::Something {
+        if more {
             self.push(Work::Rest(place));
         }
         if !worker.serve(core, &connection, message, Wait::Now) {
             self.ended(core, place);
-            return false;
         }
-        more == More::Oneway
+        false
     }
 
     /// Half-sync/half-async: the message goes to the queue, or back to the client as TRANSIENT.
@@ -540,7 +548,6 @@ impl Lane {
         }
         match connection.flush() {
             Ok(true) => {
-                self.watch_room(&connection, false);
                 self.push(Work::Read(place));
             }
             Ok(false) => {}
@@ -611,25 +618,27 @@ impl Lane {
     #[cold]
     fn accept(&self, core: &Arc<Core>, token: u64) {
         let index = usize::try_from(token & !LISTENER).unwrap_or(usize::MAX);
-        let listeners = self.listeners.lock();
-        let Some(listener) = listeners.get(index) else { return };
         for _ in 0..ACCEPTS {
-            match listener.accept() {
-                Ok(stream) => self.adopt(core, stream),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            // Taken in without the lock: whoever is told of a connection may end the ORB, and with it the listeners.
+            let listeners = self.listeners.lock();
+            let Some(listener) = listeners.get(index) else { return };
+            let accepted = listener.accept();
+            let local = accepted.is_err().then(|| listener.local().clone());
+            drop(listeners);
+            match (accepted, local) {
+                (Ok(stream), _) => self.adopt(core, stream),
+                (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // The peer is gone again already: the next one.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
+                (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
                     self.starved.store(true, Ordering::Release);
-                    let failed =
-                        OrbEvent::AcceptFailed { listener: listener.local().clone(), error: error.to_string() };
-                    // Who is told may end the ORB, and with it the listeners.
-                    drop(listeners);
-                    return core.events().report(&failed);
+                    return core.events().report(&OrbEvent::AcceptFailed { listener, error: error.to_string() });
                 }
+                (Err(_), _) => {}
             }
         }
         // More may wait: an edge is not reported twice, so it is armed anew.
+        let listeners = self.listeners.lock();
+        let Some(listener) = listeners.get(index) else { return };
         let _ = self.epoll.modify(listener.readiness(), token, Interest::READABLE | Interest::EDGE);
     }
 

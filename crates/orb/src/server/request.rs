@@ -170,6 +170,22 @@ pub(crate) fn priority_of(message: &Message) -> Option<i16> {
 /// Answers a request that there is no room for.
 #[cold]
 pub(crate) fn turn_away(core: &Core, connection: &Connection, header: &Header, octets: &[u8], memory: &mut Memory) {
+    let exception = SystemException::omg(Kind::Transient, 1, Completion::No);
+    if header.kind == MessageKind::LocateRequest {
+        let Ok(request) = giop::LocateRequest::parse(octets, header, &core.config().limits) else { return };
+        let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
+        if header.version == corelane_wire::Version::GIOP_1_2 {
+            let status = LocateStatus::SystemException;
+            giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
+            exception.encode(&mut reply);
+        } else {
+            // Earlier versions cannot say that; the call itself will be told.
+            giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
+        }
+        send(core, connection, &mut reply, request.request_id, Wait::Now);
+        memory.reply = reply.into_buffer();
+        return;
+    }
     if header.kind != MessageKind::Request {
         return;
     }
@@ -179,7 +195,6 @@ pub(crate) fn turn_away(core: &Core, connection: &Connection, header: &Header, o
     }
     let reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     let mut call = ServerCall::new(request.body(), reply, Some((header.version, request.request_id)));
-    let exception = SystemException::omg(Kind::Transient, 1, Completion::No);
     exception.encode(call.restart(ReplyStatus::SystemException));
     send(core, connection, call.reply(), request.request_id, Wait::Now);
     memory.reply = call.finish().0.into_buffer();

@@ -1,6 +1,7 @@
 //! What one thread of a pool works with: its buffers, and the way of a message from octets to the reply.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use corelane_net::Wait;
 use corelane_wire::connection::Step;
@@ -25,6 +26,8 @@ const KEPT: usize = 1 << 20;
 pub(crate) struct Worker {
     /// Where reading begins when a connection has no unfinished message.
     pub(crate) buffer: ReceiveBuffer,
+    /// The last piece of work came from the ready list: what is reported has its turn now.
+    pub(crate) was_listed: bool,
     spares: Vec<ReceiveBuffer>,
     pub(crate) memory: Memory,
     /// It reads and runs nothing: the lane's keeper.
@@ -72,31 +75,16 @@ impl Message {
 /// What reading came to.
 #[derive(Debug)]
 pub(crate) enum Read {
-    /// A message, and what there may be to read right now.
-    Message { message: Message, more: More },
+    /// A message; `more` says that there may be more to read right now.
+    Message { message: Message, more: bool },
     /// Nothing whole is there now.
     Nothing,
     /// The peer has closed, or the connection failed.
     End,
+    /// Another thread has found the end, or a fault, before.
+    Over,
     /// The peer broke the protocol.
     Fault(Fault),
-}
-
-/// What there may be to read behind a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum More {
-    /// Nothing: what comes is reported.
-    Nothing,
-    /// Something.
-    Something,
-    /// The message is a oneway, and so is the next one, which is here already.
-    Oneway,
-}
-
-impl More {
-    fn from(more: bool) -> Self {
-        if more { More::Something } else { More::Nothing }
-    }
 }
 
 impl Worker {
@@ -114,7 +102,7 @@ impl Worker {
     pub(crate) fn read(&mut self, reading: &mut Reading, connection: &Connection, limits: &Limits, wait: Wait) -> Read {
         let mut received = false;
         if reading.over {
-            return Read::Nothing;
+            return Read::Over;
         }
         loop {
             let own = reading.partial.is_none();
@@ -127,14 +115,10 @@ impl Worker {
                     connection.note_arrived();
                     let surplus = buffer.unread().get(length..).unwrap_or_default();
                     if surplus.is_empty() && own {
-                        let more = More::from(!reading.drained);
+                        let more = !reading.drained;
                         return Read::Message { message: Message::Here(header, length), more };
                     }
-                    let more = if is_oneway(&header, buffer.unread()) && holds_oneway(surplus, limits) {
-                        More::Oneway
-                    } else {
-                        More::from(!reading.drained || holds_message(surplus))
-                    };
+                    let more = !reading.drained || holds_message(surplus);
                     let surplus = !surplus.is_empty();
                     let message = self.part(reading, header, length, surplus);
                     note_progress(reading, connection);
@@ -147,7 +131,7 @@ impl Worker {
                 }
                 Ok(Step::Assembled { header, message, breaks, len }) => {
                     buffer.consume(len);
-                    let more = More::from(!reading.drained || !buffer.is_empty());
+                    let more = !reading.drained || !buffer.is_empty();
                     self.keep_rest(reading);
                     note_progress(reading, connection);
                     return Read::Message { message: Message::Assembled(header, message, breaks), more };
@@ -174,7 +158,7 @@ impl Worker {
                 }
                 Ok(count) => {
                     received = true;
-                    reading.drained = count < size;
+                    reading.drained = count < size && !connection.hung_up.load(Ordering::Acquire);
                     buffer.filled(count);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return self.pause(reading, connection),
@@ -367,13 +351,6 @@ fn is_oneway(header: &Header, octets: &[u8]) -> bool {
     header.kind == MessageKind::Request
         && header.version == Version::GIOP_1_2
         && octets.get(RESPONSE_FLAGS).is_some_and(|flags| flags & 1 == 0)
-}
-
-/// Whether a whole oneway request is at the front of `octets`.
-fn holds_oneway(octets: &[u8], limits: &Limits) -> bool {
-    let Some(Ok(header)) = octets.first_chunk().map(Header::parse) else { return false };
-    let whole = header.size <= limits.message_size && header.total() <= octets.len();
-    whole && !header.more_fragments && is_oneway(&header, octets)
 }
 
 /// Whether a whole message (or something that is none at all) is at the front of `octets`.
