@@ -1,4 +1,4 @@
-//! Which lane, thread, priority and connection serve a request (docs/real-time.md), seen through `served_by`.
+//! Which lane, thread, priority and connection serve a request, seen through `served_by`.
 
 use corelane::poa::{IdAssignment, ImplicitActivation, Lifespan, ObjectId, Poa, PoaError, PoaPolicies};
 use corelane::rt::{

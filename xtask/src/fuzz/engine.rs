@@ -227,7 +227,7 @@ impl Engine {
 
     /// The folder into which the engine writes what leads to new paths.
     fn work(&self, target: &Target) -> Result<PathBuf, String> {
-        self.made(&format!("target/fuzz/work/{}", target.name))
+        self.made(&format!("target/fuzz/found/{}", target.name))
     }
 
     /// The folders that are read besides.

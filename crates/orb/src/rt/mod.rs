@@ -1,5 +1,5 @@
 //! Real-time CORBA: thread pools with lanes, priorities of threads and requests, and the policies that tie them together
-//! (Real-time CORBA 1.2). docs/real-time.md shows how to use it.
+//! (Real-time CORBA 1.2).
 //!
 //! * `pool` makes thread pools; each of their lanes is a `server::lane` with threads of its own at the lane's priority.
 //! * `policies` are what POAs and references go by; `poa` is what a POA keeps of them and how it places requests.
