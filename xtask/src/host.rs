@@ -29,6 +29,8 @@ const NEEDS: &[Need] = &[
     Need { package: "omniorb-idl", found: Found::File("/usr/share/idl/omniORB/COS/CosNaming.idl") },
     Need { package: "omniorb-nameserver", found: Found::Program("omniNames") },
     Need { package: "libomniorb4-dev", found: Found::File("/usr/include/omniORB4/CORBA.h") },
+    Need { package: "libzeroc-ice-dev", found: Found::File("/usr/include/Ice/Ice.h") },
+    Need { package: "zeroc-ice-compilers", found: Found::Program("slice2cpp") },
     Need { package: "default-jdk-headless", found: Found::Program("javac") },
     Need { package: "maven", found: Found::Program("mvn") },
     Need { package: "tshark", found: Found::Program("tshark") },

@@ -6,6 +6,31 @@ use crate::{check, host};
 /// The package whose tests start other ORBs, and build their programs first.
 const INTEROP: &str = "corelane-interop";
 
+/// Builds the programs with which the benchmarks compare, and calls each of them a few times; figures are of no interest here.
+const PEERS: &[&str] = &[
+    "run",
+    "--package",
+    "corelane-cli",
+    "--locked",
+    "--",
+    "bench",
+    "run",
+    "cubit",
+    "--strict",
+    "--count",
+    "20",
+    "--warm-up",
+    "0",
+    "--repetitions",
+    "1",
+    "--op",
+    "octet",
+    "--op",
+    "structs4",
+    "--op",
+    "oneway",
+];
+
 /// How much of the run is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
@@ -25,5 +50,6 @@ pub(crate) fn run(steps: &mut Steps, extent: Extent) {
     steps.command("tests", steps::cargo().args(own));
     if extent == Extent::Full {
         steps.command("interop", steps::cargo().args(["test", "--package", INTEROP, "--locked"]));
+        steps.command("benchmarks' peers", steps::cargo().args(PEERS));
     }
 }

@@ -11,13 +11,13 @@ use crate::orb::Architecture;
 use crate::orb::client::{Calls, object, target};
 use crate::orb::relay;
 use crate::orb::server::LOOPBACK;
-use crate::peer::omniorb::{OmniOrb, Threads};
+use crate::peer::{Kind, Peer, Threads};
 use crate::report::Report;
 use crate::server::{start_echo, start_floor};
 use crate::service::Service;
 
 /// A floor server and where it listens.
-struct Floor {
+pub(crate) struct Floor {
     carrier: Carrier,
     config: String,
     server: Service,
@@ -27,7 +27,7 @@ struct Floor {
 }
 
 impl Floor {
-    fn start(carrier: Carrier, waiting: Waiting, options: &Options) -> Result<Self, Failure> {
+    pub(crate) fn start(carrier: Carrier, waiting: Waiting, options: &Options) -> Result<Self, Failure> {
         let (server, address) = start_floor(carrier, waiting, &options.placement)?;
         let config = match waiting {
             Waiting::Blocking => "blocking".to_owned(),
@@ -37,7 +37,12 @@ impl Floor {
     }
 
     /// Calls of messages of these sizes; none if this server is not made for them.
-    fn variant(&self, bench: &'static str, operation: Operation, sizes: Sizes) -> Result<Option<Variant>, Failure> {
+    pub(crate) fn variant(
+        &self,
+        bench: &'static str,
+        operation: Operation,
+        sizes: Sizes,
+    ) -> Result<Option<Variant>, Failure> {
         if operation.is_oneway() && !self.drains {
             return Ok(None);
         }
@@ -59,7 +64,8 @@ impl Floor {
     }
 }
 
-fn compare(operation: Operation) -> Compare {
+/// Medians, or for what is sent without waiting the rate.
+pub(crate) fn compare(operation: Operation) -> Compare {
     if operation.is_oneway() { Compare::Rate } else { Compare::Median }
 }
 
@@ -93,10 +99,12 @@ pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut P
 pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let omniorb = build_omniorb(options, report, progress)?;
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
-    let sizes = MessageSizes::of(&orb, options)?;
+    let operations = options.operations_or(&Operation::USUAL).into_iter();
+    let sizes = operations.map(|operation| Ok((operation, message_sizes(&orb, operation, options)?)));
+    let sizes: Vec<(Operation, Sizes)> = sizes.collect::<Result<_, Failure>>()?;
     for carrier in options.carriers() {
         let servers = Servers::start(carrier, omniorb.as_ref(), options)?;
-        for &(operation, sizes) in &sizes.0 {
+        for &(operation, sizes) in &sizes {
             // New ones for each operation: a flood of oneways moves its connection to other threads for good.
             let corelane = Corelane::start(carrier, options)?;
             let variants = servers.variants(&orb, &corelane, operation, sizes, options)?;
@@ -108,17 +116,10 @@ pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Pr
     Ok(())
 }
 
-/// What goes over the wire for each operation, seen by a relay: octets do not depend on the transport.
-struct MessageSizes(Vec<(Operation, Sizes)>);
-
-impl MessageSizes {
-    fn of(orb: &Orb, options: &Options) -> Result<Self, Failure> {
-        let (_server, reference) = start_echo(Architecture::PerConnection, LOOPBACK, &options.placement)?;
-        let reference = object(orb, &reference)?;
-        let operations = options.operations_or(&Operation::USUAL).into_iter();
-        let sizes = operations.map(|operation| Ok((operation, relay::sizes(orb, &reference, operation)?)));
-        sizes.collect::<Result<_, Failure>>().map(MessageSizes)
-    }
+/// What goes over the wire for an operation, seen by a relay: octets do not depend on the transport.
+pub(crate) fn message_sizes(orb: &Orb, operation: Operation, options: &Options) -> Result<Sizes, Failure> {
+    let (_server, reference) = start_echo(Architecture::PerConnection, LOOPBACK, &options.placement)?;
+    relay::sizes(orb, &object(orb, &reference)?, operation)
 }
 
 /// Everything that is called over one transport.
@@ -130,15 +131,25 @@ struct Servers {
 }
 
 /// A Corelane server.
-struct Corelane {
+pub(crate) struct Corelane {
     architecture: Architecture,
-    server: Service,
-    reference: String,
+    pub(crate) server: Service,
+    pub(crate) reference: String,
 }
 
 impl Corelane {
+    /// As labels say it.
+    pub(crate) fn config(&self) -> String {
+        self.architecture.config()
+    }
+
+    /// Whether each connection has a thread of its own.
+    pub(crate) fn is_per_connection(&self) -> bool {
+        self.architecture == Architecture::PerConnection
+    }
+
     /// One for each architecture.
-    fn start(carrier: Carrier, options: &Options) -> Result<Vec<Self>, Failure> {
+    pub(crate) fn start(carrier: Carrier, options: &Options) -> Result<Vec<Self>, Failure> {
         let mut servers = Vec::new();
         for architecture in [Architecture::PerConnection, Architecture::LeaderFollowers(options.threads)] {
             let address = match carrier {
@@ -157,7 +168,7 @@ impl Corelane {
 
 /// An omniORB server and the way it gives work to threads.
 struct OmniOrbServer {
-    orb: OmniOrb,
+    orb: Peer,
     config: &'static str,
     server: Service,
     reference: String,
@@ -171,10 +182,10 @@ struct Baselines {
 }
 
 impl Servers {
-    fn start(carrier: Carrier, omniorb: Option<&OmniOrb>, options: &Options) -> Result<Self, Failure> {
+    fn start(carrier: Carrier, omniorb: Option<&Peer>, options: &Options) -> Result<Self, Failure> {
         let mut servers = Vec::new();
         if let Some(orb) = omniorb {
-            for (threads, config) in [(Threads::PerConnection, "thread per connection"), (Threads::Pool, "pool")] {
+            for (threads, config) in [(Threads::Usual, "thread per connection"), (Threads::Pool, "pool")] {
                 let (server, reference) = orb.serve(carrier, threads, &options.placement)?;
                 servers.push(OmniOrbServer { orb: orb.clone(), config, server, reference });
             }
@@ -229,17 +240,13 @@ impl Servers {
 }
 
 /// omniORB's program; none if it is not there, which is then reported.
-fn build_omniorb(
-    options: &Options,
-    report: &mut Report<'_>,
-    progress: &mut Progress,
-) -> Result<Option<OmniOrb>, Failure> {
+fn build_omniorb(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<Option<Peer>, Failure> {
     if options.without_peers {
         report.missing("call", "omniORB", "left out by --without-peers")?;
         return Ok(None);
     }
     progress.show("omniORB's program: building");
-    let built = OmniOrb::build(&options.peers);
+    let built = Peer::build(Kind::OmniOrb, &options.peers);
     progress.clear();
     match built {
         Ok(orb) => Ok(Some(orb)),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use crate::Failure;
 use crate::call;
 use crate::counts;
+use crate::cubit;
 use crate::demux;
 use crate::environment::{Ending, Environment};
 use crate::footprint;
@@ -46,6 +47,7 @@ JSON lines of one or more runs and compares them.
   --hello FILE          the hello example's server, for `footprint`; by default hello-server beside this program
   --peers DIR           where the peers' sources are: interop/peers of the repository
   --without-peers       leave the peers out; the report says so
+  --strict              what is missing is a failure
 
 Exit status: 0 all ran (peers that are missing are reported, not counted as failures), 1 a benchmark failed,
 2 wrong usage.
@@ -81,6 +83,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "call",
         about: "two-way and oneway calls of Corelane and omniORB against the floor",
         run: call::call,
+    },
+    Benchmark {
+        name: "cubit",
+        about: "operation throughput with every kind of argument: Corelane, omniORB, JacORB, Ice and the floor",
+        run: cubit::cubit,
     },
     Benchmark {
         name: "counts",
@@ -204,6 +211,9 @@ fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) ->
     report.end(&Ending::since(&began))?;
     if report.is_incomplete() {
         report.text("\nThe run is incomplete: see NOT MEASURED above.\n")?;
+        if options.strict {
+            first_failure.get_or_insert(Failure::new("something was not measured"));
+        }
     }
     first_failure.map_or(Ok(()), Err)
 }

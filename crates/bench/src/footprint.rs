@@ -12,7 +12,7 @@ use crate::Failure;
 use crate::floor::Carrier;
 use crate::harness::{Label, Progress};
 use crate::options::Options;
-use crate::peer::omniorb::{OmniOrb, Threads};
+use crate::peer::{Kind, Peer, Threads};
 use crate::report::{Report, Value};
 
 /// A server that has not said where it is after this does not work.
@@ -74,10 +74,10 @@ fn omniorb(options: &Options) -> Result<Vec<Value>, Failure> {
     if options.without_peers {
         return Err(Failure::new("left out by --without-peers"));
     }
-    let orb = OmniOrb::build(&options.peers)?;
+    let orb = Peer::build(Kind::OmniOrb, &options.peers)?;
     let label = label("omniORB", "server of `call`");
-    let size = stripped_size(orb.program())?;
-    let (server, _) = orb.serve(Carrier::Tcp, Threads::PerConnection, &options.placement)?;
+    let size = stripped_size(&orb.program())?;
+    let (server, _) = orb.serve(Carrier::Tcp, Threads::Usual, &options.placement)?;
     std::thread::sleep(IDLE);
     let [resident, private] = resident(server.pid());
     Ok(vec![

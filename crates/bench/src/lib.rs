@@ -11,6 +11,7 @@ mod call;
 pub mod command;
 pub mod cost;
 mod counts;
+mod cubit;
 mod demux;
 pub mod environment;
 pub mod floor;

@@ -38,6 +38,8 @@ pub struct Options {
     pub hello: Option<PathBuf>,
     /// Leaves the peers out, which the report then says.
     pub without_peers: bool,
+    /// Takes what is missing for a failure.
+    pub strict: bool,
     /// Prints help instead.
     pub help: bool,
 }
@@ -74,6 +76,7 @@ impl Options {
             peers: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
             hello: None,
             without_peers: false,
+            strict: false,
             help: false,
         };
         let mut arguments = arguments.into_iter();
@@ -106,6 +109,7 @@ impl Options {
                 "--op" => options.operations.push(Operation::from_name(&value.text()?.to_string_lossy())?),
                 "--transport" => options.carriers.push(value.carrier()?),
                 "--without-peers" => options.without_peers = true,
+                "--strict" => options.strict = true,
                 "-h" | "--help" => options.help = true,
                 _ if name.starts_with('-') => return Err(Failure::new(format!("there is no option `{name}`"))),
                 _ => options.names.push(text),

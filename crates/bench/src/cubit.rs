@@ -1,0 +1,193 @@
+//! The benchmark `cubit`: the papers' IDL_Cubit. One client calls as fast as it can with every kind of argument, through Corelane and
+//! through other ORBs, against bare sockets with as many octets.
+
+use corelane::Orb;
+
+use crate::Failure;
+use crate::call::{Corelane, Floor, compare, message_sizes};
+use crate::floor::{Carrier, Sizes, Waiting};
+use crate::harness::{Along, Compare, Extent, Figure, Group, Label, Progress, Variant, measure};
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::client::{Calls, target};
+use crate::peer::{Kind, Peer, Threads};
+use crate::report::{Report, Value};
+use crate::service::Service;
+
+/// What is called unless something else is asked for.
+const USUAL: [Operation; 15] = [
+    Operation::Nothing,
+    Operation::Octet,
+    Operation::Short,
+    Operation::Long,
+    Operation::Struct,
+    Operation::Longs(4),
+    Operation::Longs(1024),
+    Operation::Longs(65_536),
+    Operation::Structs(4),
+    Operation::Structs(1024),
+    Operation::Structs(65_536),
+    Operation::Octets(1024),
+    Operation::Octets(1 << 20),
+    Operation::Octets(16 << 20),
+    Operation::Oneway,
+];
+
+/// A turn moves at most so many octets there and back, so that large arguments do not take all day; at least [`FEWEST`] calls are made.
+const BUDGET: usize = 64 << 20;
+const FEWEST: usize = 5;
+
+/// A peer's server.
+struct Other {
+    peer: Peer,
+    server: Service,
+    reference: String,
+}
+
+/// One group for each operation, then all of them side by side.
+pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let mut others = Vec::new();
+    for kind in [Kind::OmniOrb, Kind::JacOrb, Kind::Ice] {
+        progress.show(&format!("cubit: building {kind}'s program"));
+        let started = peer(kind, options);
+        progress.clear();
+        match started {
+            Ok(other) => others.push(other),
+            Err(reason) => report.missing("cubit", kind.name(), &reason.to_string())?,
+        }
+    }
+    let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
+    let blocking = Floor::start(Carrier::Tcp, Waiting::Blocking, options)?;
+    let epoll = Floor::start(Carrier::Tcp, Waiting::Epoll(options.threads), options)?;
+    let mut all = Vec::new();
+    for operation in options.operations_or(&USUAL) {
+        let sizes = message_sizes(&orb, operation, options)?;
+        let corelane = Corelane::start(Carrier::Tcp, options)?;
+        let mut variants = Vec::new();
+        let mut epoll_at = 0;
+        variants.extend(blocking.variant("cubit", operation, sizes)?);
+        if let Some(variant) = epoll.variant("cubit", operation, sizes)? {
+            epoll_at = variants.len();
+            variants.push(variant);
+        }
+        let mut omniorb = None;
+        for other in &others {
+            let calls = other.peer.client(&other.reference, operation, other.server.pid(), &options.placement)?;
+            if other.peer.kind() == Kind::OmniOrb {
+                omniorb = Some(variants.len());
+            }
+            let label = label(other.peer.kind().name(), operation, "as it comes".to_owned());
+            variants.push(Variant { label, subject: Box::new(calls), against: vec![0] });
+        }
+        for server in &corelane {
+            let target = target(&orb, &server.reference)?;
+            let calls = Calls { target, operation, server: server.server.pid() };
+            let floor = if server.is_per_connection() { 0 } else { epoll_at };
+            let against = std::iter::once(floor).chain(omniorb).collect();
+            let label = label("Corelane", operation, server.config());
+            variants.push(Variant { label, subject: Box::new(calls), against });
+        }
+        let title = format!("cubit {operation}: {} octets there, {} back", sizes.request, sizes.reply);
+        let mut group = Group { title, compare: compare(operation), variants };
+        let figures = measure(&mut group, &extent(options.extent, sizes), &options.placement, progress)?;
+        report.figures(&group.title, group.compare, &figures)?;
+        all.push((operation, figures));
+    }
+    report.values("cubit: microseconds per call", &side_by_side(&all))?;
+    let transfer = transfer(&all);
+    if transfer.is_empty() { Ok(()) } else { report.values("cubit: octet sequences, each way", &transfer) }
+}
+
+fn peer(kind: Kind, options: &Options) -> Result<Other, Failure> {
+    if options.without_peers {
+        return Err(Failure::new("left out by --without-peers"));
+    }
+    let peer = Peer::build(kind, &options.peers)?;
+    let (server, reference) = peer.serve(Carrier::Tcp, Threads::Usual, &options.placement)?;
+    Ok(Other { peer, server, reference })
+}
+
+/// As many calls as were asked for, or as the budget of octets allows.
+fn extent(asked: Extent, sizes: Sizes) -> Extent {
+    let most = (BUDGET / (sizes.request + sizes.reply)).max(FEWEST);
+    Extent { warm_up: asked.warm_up.min(most / 2), count: asked.count.min(most), ..asked }
+}
+
+fn label(peer: &'static str, operation: Operation, config: String) -> Label {
+    Label { bench: "cubit", peer, transport: "tcp", op: operation.to_string(), config, along: None }
+}
+
+/// One row for each ORB, one column for each operation: medians, and of oneways the time per call.
+fn side_by_side(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
+    let values = all.iter().flat_map(|(operation, figures)| {
+        figures.iter().map(move |figure| Value {
+            label: Label { op: String::new(), ..figure.label.clone() },
+            what: operation.to_string(),
+            value: match compare(*operation) {
+                Compare::Median => figure.summary.p50_us,
+                Compare::Rate => 1e6 / figure.summary.per_s,
+            },
+            unit: "",
+            bound: None,
+        })
+    });
+    values.collect()
+}
+
+/// How much of an octet sequence moves per second.
+fn transfer(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
+    let mut values = Vec::new();
+    for (operation, figures) in all {
+        let Operation::Octets(length) = *operation else { continue };
+        for figure in figures {
+            let along = Along { series: figure.label.config.clone(), axis: "octets", x: length as u64 };
+            values.push(Value {
+                label: Label { along: Some(along), ..figure.label.clone() },
+                what: "there, and as many back".to_owned(),
+                value: length as f64 / f64::from(1 << 20) / (figure.summary.p50_us / 1e6),
+                unit: "MiB/s",
+                bound: None,
+            });
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Cost;
+    use crate::sample::Summary;
+    use std::time::Duration;
+
+    #[test]
+    fn large_arguments_are_sent_less_often() {
+        let asked = Extent { warm_up: 1000, count: 10_000, repetitions: 3 };
+        let small = extent(asked, Sizes { request: 100, reply: 50 });
+        assert_eq!(small, asked);
+        let large = extent(asked, Sizes { request: 16 << 20, reply: 16 << 20 });
+        assert_eq!((large.warm_up, large.count, large.repetitions), (2, FEWEST, 3));
+        let middle = extent(asked, Sizes { request: 1 << 16, reply: 1 << 16 });
+        assert_eq!((middle.warm_up, middle.count), (256, 512));
+    }
+
+    #[test]
+    fn rates_follow_from_medians_and_oneways_from_rates() {
+        let figure = |operation| Figure {
+            label: label("Corelane", operation, "reactive".to_owned()),
+            summary: Summary::of(&[1_000_000; 4], Duration::from_secs(2)).unwrap(),
+            medians_us: Vec::new(),
+            cdf_us: Vec::new(),
+            ratios: Vec::new(),
+            cost: Cost::default(),
+            calls: 4,
+        };
+        let octets = Operation::Octets(1 << 20);
+        let all = [(octets, vec![figure(octets)]), (Operation::Oneway, vec![figure(Operation::Oneway)])];
+        let table = side_by_side(&all);
+        assert_eq!((table[0].value, table[1].value), (1000.0, 500_000.0));
+        let transfer = transfer(&all);
+        assert_eq!((transfer.len(), transfer[0].value), (1, 1000.0));
+        assert_eq!(transfer[0].label.along.as_ref().unwrap().x, 1 << 20);
+    }
+}
