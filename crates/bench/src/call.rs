@@ -225,7 +225,7 @@ impl Servers {
             let calls = Calls { target, operation, server: server.server.pid() };
             let floor = match server.architecture {
                 Architecture::PerConnection | Architecture::Reactive => baselines.blocking,
-                Architecture::LeaderFollowers(_) => baselines.epoll,
+                Architecture::LeaderFollowers(_) | Architecture::HalfSync(_) => baselines.epoll,
             };
             let against = std::iter::once(floor).chain(baselines.omniorb).collect();
             let label = self.label("Corelane", operation, server.architecture.config());

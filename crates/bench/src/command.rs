@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::Failure;
 use crate::call;
 use crate::counts;
+use crate::cpu;
 use crate::cubit;
 use crate::demux;
 use crate::environment::{Ending, Environment};
@@ -14,9 +15,13 @@ use crate::footprint;
 use crate::harness::Progress;
 use crate::idl;
 use crate::idle::Awake;
+use crate::mt;
 use crate::options::Options;
 use crate::page;
-use crate::report::Report;
+use crate::plan;
+use crate::report::{Report, STANDARD_OUTPUT};
+use crate::scale;
+use crate::stages;
 use crate::switch;
 
 /// What the command says when it is asked for help, or when it does not understand.
@@ -24,11 +29,12 @@ pub const USAGE: &str = "\
 usage: corelane bench list
        corelane bench run NAME... [OPTION]...
        corelane bench all [OPTION]...
+       corelane bench plan PLAN --json FILE [--via PROGRAM]
        corelane bench report FILE... [--out PAGE]
 
 Measures this ORB, its peers and bare sockets against each other. Variants take turns, so that ratios hold even where
 the machine does not keep still; figures mean something only while nothing else runs. `report` makes one HTML page of the
-JSON lines of one or more runs and compares them.
+JSON lines of one or more runs and compares them; `plan` carries out runs on this and other machines (docs/benchmarks.md).
 
   --quick, --full       fewer or more calls (3 x 2000 or 10 x 50000 instead of 5 x 10000)
   --count N             calls per repetition
@@ -42,9 +48,12 @@ JSON lines of one or more runs and compares them.
   --op NAME             call this operation; may be given several times
   --transport NAME      tcp (the default) or unix, for `call`; may be given twice
   --key N               octets of an object key, for the message sizes of `floor` (32)
-  --json FILE           also write JSON lines (docs/benchmarks.md)
+  --json FILE           also write JSON lines (docs/benchmarks.md); `-`: to the standard output, text to that for errors
+  --name TEXT           what the run is called in reports
+  --via PROGRAM         through which `plan` reaches other hosts (ssh)
   --out FILE            the page that `report` writes (report.html)
   --hello FILE          the hello example's server, for `footprint`; by default hello-server beside this program
+  --minimal FILE        the same in its smallest form (cargo build --profile minimal); by default ../minimal/hello-server
   --peers DIR           where the peers' sources are: interop/peers of the repository
   --without-peers       leave the peers out; the report says so
   --strict              what is missing is a failure
@@ -90,6 +99,31 @@ const BENCHMARKS: &[Benchmark] = &[
         run: cubit::cubit,
     },
     Benchmark {
+        name: "mt",
+        about: "MT_Cubit: latency and jitter of a high-priority client beside 0 to 500 of lower priority",
+        run: mt::mt,
+    },
+    Benchmark {
+        name: "inversion",
+        about: "a high-priority client beside floods on the same server, by dispatch architecture",
+        run: mt::inversion,
+    },
+    Benchmark {
+        name: "architectures",
+        about: "1 to 16 client threads against every dispatch architecture",
+        run: scale::architectures,
+    },
+    Benchmark {
+        name: "cpu",
+        about: "client and server in one process against collocated calls; a scavenger thread below",
+        run: cpu::cpu,
+    },
+    Benchmark {
+        name: "stages",
+        about: "what a server does with a request, stage by stage, from time probes inside the ORB",
+        run: stages::stages,
+    },
+    Benchmark {
         name: "counts",
         about: "system calls, locks, futex calls, allocations and hand-offs of a call, on either side",
         run: counts::counts,
@@ -98,6 +132,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "demux",
         about: "one of 1 to 1,000,000 objects, one of 1 to 1,000 operations; octets per active object",
         run: demux::demux,
+    },
+    Benchmark {
+        name: "scale",
+        about: "1 to 10,000 connections, 1 to 64 client threads, octet sequences of 1 B to 64 MiB",
+        run: scale::scale,
     },
     Benchmark {
         name: "footprint",
@@ -142,6 +181,15 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
                 Err(failure) => failed(&failure, out),
             };
         }
+        Ok(Chosen::Plan) => {
+            let (Some(plan), Some(json)) = (options.names.first(), &options.json) else {
+                return wrong_usage(&Failure::new("`plan` takes one plan and --json FILE for what comes of it"), out);
+            };
+            return match plan::carry_out(Path::new(plan), json, &options.via, out) {
+                Ok(_) => RAN,
+                Err(failure) => failed(&failure, out),
+            };
+        }
         Ok(Chosen::These(benchmarks)) => benchmarks,
         Err(failure) => return wrong_usage(&failure, out),
     };
@@ -158,6 +206,7 @@ fn failed(failure: &Failure, out: &mut dyn Write) -> u8 {
 
 enum Chosen {
     List,
+    Plan,
     Report,
     These(Vec<&'static Benchmark>),
 }
@@ -166,6 +215,8 @@ fn choose(verb: &str, names: &[String]) -> Result<Chosen, Failure> {
     match verb {
         "list" if names.is_empty() => Ok(Chosen::List),
         "all" if names.is_empty() => Ok(Chosen::These(BENCHMARKS.iter().collect())),
+        "plan" if names.len() == 1 => Ok(Chosen::Plan),
+        "plan" => Err(Failure::new("`plan` takes one file")),
         "report" if names.is_empty() => Err(Failure::new("no file is named that `--json` has written")),
         "report" => Ok(Chosen::Report),
         "list" | "all" => Err(Failure::new(format!("`{verb}` takes no names; `run` does"))),
@@ -179,8 +230,8 @@ fn choose(verb: &str, names: &[String]) -> Result<Chosen, Failure> {
             });
             named.collect::<Result<_, _>>().map(Chosen::These)
         }
-        "" => Err(Failure::new("what is to be done is not said: list, run, all or report")),
-        _ => Err(Failure::new(format!("there is no `{verb}`; there are list, run, all and report"))),
+        "" => Err(Failure::new("what is to be done is not said: list, run, all, plan or report")),
+        _ => Err(Failure::new(format!("there is no `{verb}`; there are list, run, all, plan and report"))),
     }
 }
 
@@ -191,8 +242,13 @@ fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
 
 fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
     let awake = Awake::hold();
+    let mut errors = std::io::stderr();
+    // Who wants the JSON lines on the standard output wants nothing else there.
+    let to_standard_output = options.json.as_deref() == Some(Path::new(STANDARD_OUTPUT));
+    let out: &mut dyn Write = if to_standard_output { &mut errors } else { out };
     let mut report = Report::new(out, options.json.as_deref())?;
-    report.begin(&Environment::read(&options.placement, awake.is_some()), &options.extent)?;
+    let environment = Environment::read(&options.placement, awake.is_some());
+    report.begin(options.name.as_deref(), &environment, &options.extent)?;
     if cfg!(debug_assertions) {
         report.text("warning: this is a debug build: build with --release for figures that mean something\n")?;
     }
@@ -238,7 +294,9 @@ mod tests {
 
     #[test]
     fn wrong_usage_is_told_from_failure() {
-        for line in ["", "what", "run", "run nothing", "list call", "all call", "run call --core", "report"] {
+        for line in
+            ["", "what", "run", "run nothing", "list call", "all call", "run call --core", "report", "plan", "plan x"]
+        {
             let (status, text) = said(line);
             assert_eq!(status, WRONG_USAGE, "{line}");
             assert!(text.starts_with("error: ") && text.contains("usage:"), "{text}");

@@ -107,7 +107,7 @@ impl Bounds {
         }
         let server = match architecture {
             Architecture::PerConnection => 2.0,
-            Architecture::LeaderFollowers(_) | Architecture::Reactive => 3.0,
+            Architecture::LeaderFollowers(_) | Architecture::HalfSync(_) | Architecture::Reactive => 3.0,
         };
         Bounds {
             client: Bound { system_calls: Some(if precise { 3.0 } else { 2.0 }), allocations },

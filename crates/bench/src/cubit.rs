@@ -1,8 +1,6 @@
 //! The benchmark `cubit`: the papers' IDL_Cubit. One client calls as fast as it can with every kind of argument, through Corelane and
 //! through other ORBs, against bare sockets with as many octets.
 
-use corelane::Orb;
-
 use crate::Failure;
 use crate::call::{Corelane, Floor, compare, message_sizes};
 use crate::floor::{Carrier, Sizes, Waiting};
@@ -10,6 +8,7 @@ use crate::harness::{Along, Compare, Extent, Figure, Group, Label, Progress, Var
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::{Calls, target};
+use crate::orb::client_orb;
 use crate::peer::{Kind, Peer, Threads};
 use crate::report::{Report, Value};
 use crate::service::Service;
@@ -56,27 +55,55 @@ pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut P
             Err(reason) => report.missing("cubit", kind.name(), &reason.to_string())?,
         }
     }
-    let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
+    let all = one_by_one("cubit", &options.operations_or(&USUAL), &others, options, report, progress)?;
+    report.values("cubit: microseconds per call", &side_by_side(&all))?;
+    let transfer = transfer(&all);
+    if transfer.is_empty() { Ok(()) } else { report.values("cubit: octet sequences, each way", &transfer) }
+}
+
+/// Octet sequences of these sizes, without other ORBs, and how much of them moves per second.
+pub(crate) fn sizes(
+    bench: &'static str,
+    operations: &[Operation],
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let all = one_by_one(bench, operations, &[], options, report, progress)?;
+    report.values(&format!("{bench}: octet sequences, each way"), &transfer(&all))
+}
+
+/// A group for each operation: floors, the others, Corelane.
+fn one_by_one(
+    bench: &'static str,
+    operations: &[Operation],
+    others: &[Other],
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<Vec<(Operation, Vec<Figure>)>, Failure> {
+    let orb = client_orb(0)?;
     let blocking = Floor::start(Carrier::Tcp, Waiting::Blocking, options)?;
     let epoll = Floor::start(Carrier::Tcp, Waiting::Epoll(options.threads), options)?;
     let mut all = Vec::new();
-    for operation in options.operations_or(&USUAL) {
+    for &operation in operations {
         let sizes = message_sizes(&orb, operation, options)?;
         let corelane = Corelane::start(Carrier::Tcp, options)?;
+        let label = |peer, config| label(bench, peer, operation, config);
         let mut variants = Vec::new();
         let mut epoll_at = 0;
-        variants.extend(blocking.variant("cubit", operation, sizes)?);
-        if let Some(variant) = epoll.variant("cubit", operation, sizes)? {
+        variants.extend(blocking.variant(bench, operation, sizes)?);
+        if let Some(variant) = epoll.variant(bench, operation, sizes)? {
             epoll_at = variants.len();
             variants.push(variant);
         }
         let mut omniorb = None;
-        for other in &others {
+        for other in others {
             let calls = other.peer.client(&other.reference, operation, other.server.pid(), &options.placement)?;
             if other.peer.kind() == Kind::OmniOrb {
                 omniorb = Some(variants.len());
             }
-            let label = label(other.peer.kind().name(), operation, "as it comes".to_owned());
+            let label = label(other.peer.kind().name(), "as it comes".to_owned());
             variants.push(Variant { label, subject: Box::new(calls), against: vec![0] });
         }
         for server in &corelane {
@@ -84,18 +111,15 @@ pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut P
             let calls = Calls { target, operation, server: server.server.pid() };
             let floor = if server.is_per_connection() { 0 } else { epoll_at };
             let against = std::iter::once(floor).chain(omniorb).collect();
-            let label = label("Corelane", operation, server.config());
-            variants.push(Variant { label, subject: Box::new(calls), against });
+            variants.push(Variant { label: label("Corelane", server.config()), subject: Box::new(calls), against });
         }
-        let title = format!("cubit {operation}: {} octets there, {} back", sizes.request, sizes.reply);
+        let title = format!("{bench} {operation}: {} octets there, {} back", sizes.request, sizes.reply);
         let mut group = Group { title, compare: compare(operation), variants };
         let figures = measure(&mut group, &extent(options.extent, sizes), &options.placement, progress)?;
         report.figures(&group.title, group.compare, &figures)?;
         all.push((operation, figures));
     }
-    report.values("cubit: microseconds per call", &side_by_side(&all))?;
-    let transfer = transfer(&all);
-    if transfer.is_empty() { Ok(()) } else { report.values("cubit: octet sequences, each way", &transfer) }
+    Ok(all)
 }
 
 fn peer(kind: Kind, options: &Options) -> Result<Other, Failure> {
@@ -113,8 +137,8 @@ fn extent(asked: Extent, sizes: Sizes) -> Extent {
     Extent { warm_up: asked.warm_up.min(most / 2), count: asked.count.min(most), ..asked }
 }
 
-fn label(peer: &'static str, operation: Operation, config: String) -> Label {
-    Label { bench: "cubit", peer, transport: "tcp", op: operation.to_string(), config, along: None }
+fn label(bench: &'static str, peer: &'static str, operation: Operation, config: String) -> Label {
+    Label { bench, peer, transport: "tcp", op: operation.to_string(), config, along: None }
 }
 
 /// One row for each ORB, one column for each operation: medians, and of oneways the time per call.
@@ -174,7 +198,7 @@ mod tests {
     #[test]
     fn rates_follow_from_medians_and_oneways_from_rates() {
         let figure = |operation| Figure {
-            label: label("Corelane", operation, "reactive".to_owned()),
+            label: label("cubit", "Corelane", operation, "reactive".to_owned()),
             summary: Summary::of(&[1_000_000; 4], Duration::from_secs(2)).unwrap(),
             medians_us: Vec::new(),
             cdf_us: Vec::new(),

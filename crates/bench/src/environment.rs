@@ -14,6 +14,8 @@ use crate::placement::Placement;
 /// The machine and the process as they were when the run began. Texts say "unknown" where the machine does not tell.
 #[derive(Clone, Debug)]
 pub struct Environment {
+    /// The machine's name.
+    pub host: String,
     /// Of Linux, as `uname -r` says.
     pub kernel: String,
     /// How the kernel may be preempted.
@@ -55,6 +57,7 @@ impl Environment {
         let information = text("/proc/cpuinfo").unwrap_or_default();
         let held = if idle_held { ", held at 0 us by /dev/cpu_dma_latency" } else { ", not held" };
         Environment {
+            host: text("/proc/sys/kernel/hostname").unwrap_or_else(unknown),
             kernel: text("/proc/sys/kernel/osrelease").unwrap_or_else(unknown),
             preemption: preemption(),
             processor: field(&information, "model name").unwrap_or_else(unknown),
@@ -105,6 +108,7 @@ impl Environment {
     pub(crate) fn record(&self, object: Object) -> Object {
         let cores: Vec<String> = self.cores.iter().map(usize::to_string).collect();
         object
+            .text("host", &self.host)
             .text("kernel", &self.kernel)
             .text("preemption", &self.preemption)
             .text("processor", &self.processor)

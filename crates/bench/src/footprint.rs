@@ -1,19 +1,25 @@
 //! The benchmark `footprint`: how large a server program is, and how much memory it keeps while nobody calls.
 
+mod symbols;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use corelane_sys::{clock, poll};
+use corelane_sys::{clock, poll, process};
 
 use crate::Failure;
 use crate::floor::Carrier;
 use crate::harness::{Label, Progress};
 use crate::options::Options;
+use crate::orb::client::object;
+use crate::orb::client_orb;
+use crate::orb::relay::address_in;
 use crate::peer::{Kind, Peer, Threads};
 use crate::report::{Report, Value};
+use crate::scale;
 
 /// A server that has not said where it is after this does not work.
 const START: Duration = Duration::from_secs(10);
@@ -24,7 +30,9 @@ const IDLE: Duration = Duration::from_millis(300);
 const KIB: f64 = 1024.0;
 /// The hello example's server, stripped.
 const MOST_PROGRAM_KIB: f64 = 2.5 * 1024.0;
-/// The same, resident.
+/// The smallest form.
+const MOST_MINIMAL_KIB: f64 = 700.0;
+/// The hello server, resident.
 const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
 
 /// Corelane's hello server and omniORB's benchmark server.
@@ -35,39 +43,91 @@ pub(crate) fn footprint(options: &Options, report: &mut Report<'_>, progress: &m
         Ok(found) => values.extend(found),
         Err(reason) => report.missing("footprint", "Corelane", &reason.to_string())?,
     }
+    match minimal(options) {
+        Ok(found) => values.extend(found),
+        Err(reason) => report.missing("footprint", "Corelane, minimal", &reason.to_string())?,
+    }
     progress.show("footprint: omniORB");
     match omniorb(options) {
         Ok(found) => values.extend(found),
         Err(reason) => report.missing("footprint", "omniORB", &reason.to_string())?,
     }
     progress.clear();
-    report.values("footprint", &values)
+    report.values("footprint", &values)?;
+    match crates(options) {
+        Ok(values) => report.values("footprint by crate", &values),
+        Err(reason) => report.missing("footprint", "Corelane, by crate", &reason.to_string()),
+    }
 }
 
 fn hello(options: &Options) -> Result<Vec<Value>, Failure> {
     let program = match &options.hello {
         Some(program) => program.clone(),
-        None => std::env::current_exe()
-            .ok()
-            .and_then(|own| Some(own.parent()?.join("hello-server")))
-            .unwrap_or_else(|| PathBuf::from("hello-server")),
+        None => beside("hello-server"),
     };
-    if !program.is_file() {
-        return Err(Failure::new(format!(
-            "there is no `{}`: build the example with `cargo build --release -p corelane-example-hello`, or name its server with \
-             --hello",
-            program.display()
-        )));
-    }
+    let build =
+        "build the example with `cargo build --release -p corelane-example-hello`, or name its server with --hello";
     let label = label("Corelane", "hello example's server");
-    let size = stripped_size(&program)?;
+    let mut values = of_program(&label, &program, MOST_PROGRAM_KIB, build)?;
     let server = Idle::start(&program)?;
-    let [resident, private] = resident(server.child.id());
-    Ok(vec![
-        value(&label, "program, stripped", size as f64 / KIB, Some(MOST_PROGRAM_KIB)),
-        value(&label, "resident, idle", resident, Some(MOST_RESIDENT_KIB)),
-        value(&label, "of it private", private, None),
-    ])
+    let [idle, private] = resident(server.child.id());
+    values.push(value(&label, "resident, idle", idle, Some(MOST_RESIDENT_KIB)));
+    values.push(value(&label, "of it private", private, None));
+    let orb = client_orb(0)?;
+    let address = address_in(&object(&orb, &server.line)?)?;
+    // A process need not be allowed so many.
+    let limit = process::raise_descriptor_limit(CONNECTIONS as u64 + 200).unwrap_or(0);
+    if limit as usize > CONNECTIONS + 100 {
+        let opened = scale::open(address, CONNECTIONS, server.child.id())?;
+        let [with, _] = resident(server.child.id());
+        values.push(value(&label, "resident, 1,000 connections", with, None));
+        drop(opened);
+    }
+    Ok(values)
+}
+
+/// Connections with which the memory is looked at once more.
+const CONNECTIONS: usize = 1000;
+
+/// The same server in the smallest form that a stable compiler makes of it.
+fn minimal(options: &Options) -> Result<Vec<Value>, Failure> {
+    let program = match &options.minimal {
+        Some(program) => program.clone(),
+        None => beside("../minimal/hello-server"),
+    };
+    let build = "build it with `cargo build --profile minimal -p corelane-example-hello`, or name it with --minimal";
+    let label = label("Corelane", "hello example's server, minimal");
+    let mut values = of_program(&label, &program, MOST_MINIMAL_KIB, build)?;
+    let server = Idle::start(&program)?;
+    let [idle, private] = resident(server.child.id());
+    values.push(value(&label, "resident, idle", idle, None));
+    values.push(value(&label, "of it private", private, None));
+    Ok(values)
+}
+
+/// What stands beside our own program.
+fn beside(name: &str) -> PathBuf {
+    let own = std::env::current_exe().ok();
+    own.and_then(|own| Some(own.parent()?.join(name))).unwrap_or_else(|| PathBuf::from(name))
+}
+
+fn of_program(label: &Label, program: &Path, most: f64, build: &str) -> Result<Vec<Value>, Failure> {
+    if !program.is_file() {
+        return Err(Failure::new(format!("there is no `{}`: {build}", program.display())));
+    }
+    Ok(vec![value(label, "program, stripped", stripped_size(program)? as f64 / KIB, Some(most))])
+}
+
+/// Code and constants of the hello server by crate, where it has its symbols.
+fn crates(options: &Options) -> Result<Vec<Value>, Failure> {
+    let program = options.hello.clone().unwrap_or_else(|| beside("hello-server"));
+    let sums = symbols::by_crate(&program)?;
+    let label = |name: &str| Label { op: name.to_owned(), ..label("Corelane", "hello example's server") };
+    Ok(sums
+        .iter()
+        .take(14)
+        .map(|(name, size)| value(&label(name), "code and constants", *size as f64 / KIB, None))
+        .collect())
 }
 
 fn omniorb(options: &Options) -> Result<Vec<Value>, Failure> {
@@ -108,7 +168,7 @@ fn stripped_size(program: &Path) -> Result<u64, Failure> {
 }
 
 /// All and private resident memory of a process in KiB.
-fn resident(pid: u32) -> [f64; 2] {
+pub(crate) fn resident(pid: u32) -> [f64; 2] {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     ["VmRSS:", "RssAnon:"].map(|name| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -119,6 +179,7 @@ fn resident(pid: u32) -> [f64; 2] {
 /// A server that was started, has printed its first line and was then left alone. Ends with its handle.
 struct Idle {
     child: Child,
+    line: String,
 }
 
 impl Idle {
@@ -128,14 +189,14 @@ impl Idle {
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command.spawn().map_err(|error| named(format!("cannot be started: {error}")))?;
-        let mut idle = Idle { child };
+        let mut idle = Idle { child, line: String::new() };
         let output = idle.child.stdout.take().ok_or_else(|| named("has no output".to_owned()))?;
         let deadline = clock::now() + START;
         let readable = poll::wait_readable(output.as_fd(), Some(deadline)).unwrap_or(false);
-        let mut line = String::new();
-        if !readable || BufReader::new(output).read_line(&mut line).unwrap_or(0) == 0 {
+        if !readable || BufReader::new(output).read_line(&mut idle.line).unwrap_or(0) == 0 {
             return Err(named(format!("has printed nothing within {} s", START.as_secs())));
         }
+        idle.line.truncate(idle.line.trim_end().len());
         std::thread::sleep(IDLE);
         Ok(idle)
     }

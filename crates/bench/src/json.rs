@@ -59,6 +59,14 @@ impl Object {
         self
     }
 
+    /// Adds an object.
+    #[must_use]
+    pub fn object(mut self, name: &str, value: Object) -> Self {
+        self.name(name);
+        self.0.push_str(&value.finish());
+        self
+    }
+
     /// Adds a list of objects.
     #[must_use]
     pub fn objects(mut self, name: &str, values: Vec<Object>) -> Self {
@@ -139,6 +147,7 @@ mod tests {
             .truth("yes", true)
             .texts("words", ["one", "two"])
             .numbers("none", &[])
+            .object("one", Object::new().whole("z", 1))
             .objects("inner", vec![Object::new(), Object::new().number("y", 2.0)])
             .finish();
         let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -147,7 +156,7 @@ mod tests {
         assert_eq!(parsed["x"], 0.333);
         assert!(parsed["nothing"].is_null());
         assert_eq!(parsed["words"][1], "two");
-        assert_eq!(parsed["inner"][1]["y"], 2.0);
+        assert_eq!((&parsed["inner"][1]["y"], &parsed["one"]["z"]), (&2.0.into(), &1.into()));
         assert!(!text.contains('\n'));
     }
 }

@@ -47,7 +47,7 @@ impl Operation {
     /// There is no such operation; the text lists them.
     pub fn from_name(name: &str) -> Result<Operation, Failure> {
         let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let number: Option<usize> = name[words.len()..].parse().ok().filter(|&number| number <= Sizes::LARGEST / 16);
+        let number: Option<usize> = name[words.len()..].parse().ok().filter(|&number| number <= (64 << 20) / 16);
         let found = match (words, number) {
             ("nothing", None) => Some(Operation::Nothing),
             ("octet", None) => Some(Operation::Octet),
@@ -65,7 +65,7 @@ impl Operation {
             Failure::new(format!(
                 "there is no operation `{name}`; there are nothing, octet, short, long, struct, oneway, and longsN, structsN, octetsN \
                  and stringN with a number of elements up to {}",
-                Sizes::LARGEST / 16
+                (64 << 20) / 16
             ))
         })
     }

@@ -18,10 +18,16 @@ pub struct Options {
     pub names: Vec<String>,
     /// Where JSON lines go.
     pub json: Option<PathBuf>,
+    /// What the run is called in reports.
+    pub name: Option<String>,
+    /// The program through which a plan reaches other hosts.
+    pub via: PathBuf,
     /// The page that `report` writes.
     pub out: PathBuf,
     /// How much is measured.
     pub extent: Extent,
+    /// How far benchmarks go that have a form of their own.
+    pub depth: Depth,
     /// Where it runs.
     pub placement: Placement,
     /// Threads of a pool, floor or ORB.
@@ -36,12 +42,25 @@ pub struct Options {
     pub peers: PathBuf,
     /// The hello example's server; beside our own program if none is named.
     pub hello: Option<PathBuf>,
+    /// The same server in its smallest form; in the folder of that profile if none is named.
+    pub minimal: Option<PathBuf>,
     /// Leaves the peers out, which the report then says.
     pub without_peers: bool,
     /// Takes what is missing for a failure.
     pub strict: bool,
     /// Prints help instead.
     pub help: bool,
+}
+
+/// How far to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// A first look: seconds.
+    Quick,
+    /// The usual: minutes.
+    Usual,
+    /// As the papers did: hours.
+    Full,
 }
 
 /// A first look.
@@ -65,8 +84,11 @@ impl Options {
         let mut options = Options {
             names: Vec::new(),
             json: None,
+            name: None,
+            via: PathBuf::from("ssh"),
             out: PathBuf::from("report.html"),
             extent: USUAL,
+            depth: Depth::Usual,
             placement,
             threads: 4,
             operations: Vec::new(),
@@ -75,6 +97,7 @@ impl Options {
             // Where the sources were when this program was built.
             peers: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
             hello: None,
+            minimal: None,
             without_peers: false,
             strict: false,
             help: false,
@@ -90,10 +113,13 @@ impl Options {
             match name.as_str() {
                 "--json" => options.json = Some(value.text()?.into()),
                 "--out" => options.out = value.text()?.into(),
+                "--name" => options.name = Some(value.text()?.to_string_lossy().into_owned()),
+                "--via" => options.via = value.text()?.into(),
+                "--minimal" => options.minimal = Some(value.text()?.into()),
                 "--hello" => options.hello = Some(value.text()?.into()),
                 "--peers" => options.peers = value.text()?.into(),
-                "--quick" => options.extent = QUICK,
-                "--full" => options.extent = FULL,
+                "--quick" => (options.extent, options.depth) = (QUICK, Depth::Quick),
+                "--full" => (options.extent, options.depth) = (FULL, Depth::Full),
                 "--count" => options.extent.count = value.number(1, MOST_CALLS)?,
                 "--warm-up" => options.extent.warm_up = value.number(0, MOST_CALLS)?,
                 "--repetitions" => options.extent.repetitions = value.number(1, 1000)?,

@@ -14,6 +14,9 @@ use crate::sample::CDF_PARTS;
 /// The version of the JSON schema: increased when a member is taken away or changes its meaning, not when one is added.
 pub const SCHEMA_VERSION: u64 = 1;
 
+/// The name of a file of JSON lines that is none: they go to the standard output.
+pub const STANDARD_OUTPUT: &str = "-";
+
 /// A single number that is no time of a call: a count per request, a size.
 #[derive(Clone, Debug)]
 pub struct Value {
@@ -32,23 +35,25 @@ pub struct Value {
 /// Writes results as they come.
 pub struct Report<'o> {
     out: &'o mut dyn Write,
-    json: Option<BufWriter<File>>,
+    json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
 }
 
 impl<'o> Report<'o> {
-    /// Text goes to `out`, JSON lines to a new file.
+    /// Text goes to `out`, JSON lines to a new file, or to the [standard output](STANDARD_OUTPUT).
     ///
     /// # Errors
     /// The file cannot be made.
     pub fn new(out: &'o mut dyn Write, json: Option<&Path>) -> Result<Self, Failure> {
-        let json = match json {
+        let json: Option<Box<dyn Write>> = match json {
             None => None,
-            Some(path) => Some(BufWriter::new(
-                File::create(path)
-                    .map_err(|error| Failure::new(format!("cannot write `{}`: {error}", path.display())))?,
-            )),
+            Some(path) if path == Path::new(STANDARD_OUTPUT) => Some(Box::new(std::io::stdout())),
+            Some(path) => {
+                let file = File::create(path);
+                let file = file.map_err(|error| Failure::new(format!("cannot write `{}`: {error}", path.display())))?;
+                Some(Box::new(BufWriter::new(file)))
+            }
         };
         // Tells the runs in one file or one report apart.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -60,7 +65,7 @@ impl<'o> Report<'o> {
     ///
     /// # Errors
     /// Output fails.
-    pub fn begin(&mut self, environment: &Environment, extent: &Extent) -> Result<(), Failure> {
+    pub fn begin(&mut self, name: Option<&str>, environment: &Environment, extent: &Extent) -> Result<(), Failure> {
         let text = format!(
             "{}each variant: {} x {} calls, interleaved, {} calls of warm-up before each\n",
             environment.describe(),
@@ -69,8 +74,11 @@ impl<'o> Report<'o> {
             extent.warm_up
         );
         self.text(&text)?;
-        let object = self
-            .object("run")
+        let mut object = self.object("run");
+        if let Some(name) = name {
+            object = object.text("name", name);
+        }
+        let object = object
             .text("corelane", env!("CARGO_PKG_VERSION"))
             .truth("debug_build", cfg!(debug_assertions))
             .whole("repetitions", extent.repetitions as u64)

@@ -10,15 +10,21 @@ use crate::floor::{Carrier, Waiting, run_server};
 use crate::orb::server::Keys;
 use crate::orb::{Architecture, server};
 use crate::placement::{Placement, Side};
+use crate::probed;
 use crate::service::Service;
 
 /// The first argument of the hidden mode.
 pub const MODE: &str = "__bench-server";
 
+/// Enough for ten thousand connections.
+const MOST_DESCRIPTORS: u64 = 12_000;
+
 /// Runs the server that the arguments behind [`MODE`] name. Answers the exit status.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<String> = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    // As many connections as benchmarks make; what is not permitted shows when they are made.
+    let _ = corelane_sys::process::raise_descriptor_limit(MOST_DESCRIPTORS);
     match serve(&words) {
         Ok(()) => 0,
         Err(failure) => {
@@ -32,7 +38,11 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
     match *words {
         ["floor", carrier, waiting] => run_server(carrier_of(carrier)?, waiting_of(waiting)?),
         ["echo", architecture, address] => server::echo(Architecture::from_word(architecture)?, address),
-        ["many", count, keys] => server::many(number(count, 10_000_000)?, Keys::from_name(keys)?),
+        ["probed", architecture] => probed::serve(Architecture::from_word(architecture)?),
+        ["many", count, keys, architecture] => {
+            let architecture = Architecture::from_word(architecture)?;
+            server::many(number(count, 10_000_000)?, Keys::from_name(keys)?, architecture)
+        }
         ["operations", count] => server::operations(number(count, 1000)?),
         _ => Err(Failure::new(format!("this mode is for `corelane bench` itself; it knows no {words:?}"))),
     }
@@ -59,10 +69,26 @@ pub(crate) fn start_echo(
     start("Corelane's server", &["echo", &architecture.to_string(), address], placement)
 }
 
+/// Starts a Corelane server whose probes can be switched; answers its reference.
+pub(crate) fn start_probed(architecture: Architecture, placement: &Placement) -> Result<(Service, String), Failure> {
+    start("Corelane's server with probes", &["probed", &architecture.to_string()], placement)
+}
+
 /// Starts a Corelane server with so many objects.
 pub(crate) fn start_many(count: usize, keys: Keys, placement: &Placement) -> Result<Service, Failure> {
+    start_pool(count, keys, Architecture::PerConnection, placement)
+}
+
+/// The same with that architecture.
+pub(crate) fn start_pool(
+    count: usize,
+    keys: Keys,
+    architecture: Architecture,
+    placement: &Placement,
+) -> Result<Service, Failure> {
     let name = format!("Corelane's server of {count} objects");
-    Ok(start(&name, &["many", &count.to_string(), keys.name()], placement)?.0)
+    let words = ["many", &count.to_string(), keys.name(), &architecture.to_string()];
+    Ok(start(&name, &words, placement)?.0)
 }
 
 /// Starts a Corelane server with an object of so many operations; answers its reference.

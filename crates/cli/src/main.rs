@@ -10,6 +10,7 @@ mod dump;
 mod idl_types;
 mod ior;
 mod json;
+mod trace;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -29,6 +30,7 @@ usage: corelane COMMAND [ARGUMENT]...
   call ...          call an operation of an object, from its IDL
   ior TEXT          show what is in a reference: IOR:, corbaloc: or corbaname:
   bench ...         measure this ORB, its peers and bare sockets
+  trace             write one request's way through client and server as a trace
   doctor            say which real-time guarantees hold on this machine, and what to change
   version           print the version
   help [COMMAND]    this text, or that of a command
@@ -59,6 +61,7 @@ fn dispatch(command: &str, arguments: impl Iterator<Item = OsString>) -> u8 {
         "call" => call::run(arguments, &mut out),
         "ior" => ior::run(arguments, &mut out),
         "bench" => corelane_bench::command::run(arguments, &mut out),
+        "trace" => trace::run(arguments, &mut out),
         "doctor" => doctor::run(arguments, &mut out),
         "version" | "--version" | "-V" => print(&format!("corelane {}\n", env!("CARGO_PKG_VERSION"))),
         "help" | "--help" | "-h" => match arguments.next() {
@@ -77,6 +80,7 @@ fn help(command: &str) -> u8 {
         "call" => print(call::USAGE),
         "ior" => print(ior::USAGE),
         "bench" => print(corelane_bench::command::USAGE),
+        "trace" => print(trace::USAGE),
         "doctor" => print(doctor::USAGE),
         "help" | "version" => print(USAGE),
         _ => wrong_usage(&format!("there is no command `{command}`")),

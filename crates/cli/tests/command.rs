@@ -30,7 +30,7 @@ fn help_and_version() {
     let version = corelane(&["version"]);
     assert_eq!((status(&version), text(&version.stdout)), (0, format!("corelane {}\n", env!("CARGO_PKG_VERSION"))));
     let help = corelane(&["help"]);
-    for command in ["idl", "call", "ior", "bench", "doctor", "version", "help"] {
+    for command in ["idl", "call", "ior", "bench", "trace", "doctor", "version", "help"] {
         assert!(text(&help.stdout).contains(&format!("\n  {command}")), "{command}");
         let of_command = corelane(&["help", command]);
         assert_eq!(status(&of_command), 0);

@@ -50,7 +50,9 @@ impl OperationTable {
         }
         let slot = slot(hash(self.seed, name), self.displacements, self.names.len());
         let candidate = self.names.get(slot)?;
-        (candidate.as_bytes() == name).then_some(slot)
+        let found = (candidate.as_bytes() == name).then_some(slot);
+        corelane_sys::probe!("operation found");
+        found
     }
 
     /// The names, in the order of the indices that [`find`](Self::find) answers.

@@ -7,6 +7,7 @@ use corelane_sys::clock;
 
 use super::generated::cubit::{CountedTargetRef, Mixed};
 use crate::Failure;
+use crate::crowd::Member;
 use crate::harness::Subject;
 use crate::operation::Operation;
 use crate::sample::{Samples, timed};
@@ -83,6 +84,18 @@ pub(crate) fn two_way(
 #[inline]
 fn expect(holds: bool) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(Failure::new("the reply is not what was sent")) }
+}
+
+/// Two-way calls of one operation on whatever thread they are made.
+pub(crate) struct Caller {
+    pub(crate) target: CountedTargetRef,
+    pub(crate) operation: Operation,
+}
+
+impl Member for Caller {
+    fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
+        two_way(&self.target, self.operation, count, into).map(|_| ())
+    }
 }
 
 /// Calls of `echo_octet` on many objects in turn.

@@ -14,7 +14,7 @@ pub(crate) mod generated {
 
 use std::fmt;
 
-use corelane::{Dispatch, PoolConfig};
+use corelane::{Dispatch, Limits, Orb, PoolConfig};
 
 use crate::Failure;
 
@@ -25,6 +25,8 @@ pub(crate) enum Architecture {
     PerConnection,
     /// So many threads that take turns at waiting.
     LeaderFollowers(usize),
+    /// One thread reads and fills a queue that so many empty.
+    HalfSync(usize),
     /// One thread for all.
     Reactive,
 }
@@ -36,16 +38,18 @@ impl Architecture {
             Architecture::PerConnection => "thread per connection".to_owned(),
             Architecture::LeaderFollowers(1) => "leader/followers, 1".to_owned(),
             Architecture::LeaderFollowers(threads) => format!("leader/followers, {threads}"),
+            Architecture::HalfSync(threads) => format!("half-sync/half-async, {threads}"),
             Architecture::Reactive => "reactive".to_owned(),
         }
     }
 
     pub(crate) fn from_word(word: &str) -> Result<Self, Failure> {
-        let threads = word.strip_prefix("leader-followers:").and_then(|number| number.parse().ok());
-        match (word, threads) {
-            ("per-connection", _) => Ok(Architecture::PerConnection),
-            ("reactive", _) => Ok(Architecture::Reactive),
-            (_, Some(threads @ 1..=256)) => Ok(Architecture::LeaderFollowers(threads)),
+        let (name, number) = word.split_once(':').unwrap_or((word, ""));
+        match (name, number.parse().ok()) {
+            ("per-connection", None) => Ok(Architecture::PerConnection),
+            ("reactive", None) => Ok(Architecture::Reactive),
+            ("leader-followers", Some(threads @ 1..=256)) => Ok(Architecture::LeaderFollowers(threads)),
+            ("half-sync", Some(threads @ 1..=256)) => Ok(Architecture::HalfSync(threads)),
             _ => Err(Failure::new(format!("there is no architecture `{word}`"))),
         }
     }
@@ -54,6 +58,7 @@ impl Architecture {
         let dispatch = match self {
             Architecture::PerConnection => Dispatch::ThreadPerConnection { most: 1000 },
             Architecture::LeaderFollowers(threads) => Dispatch::LeaderFollowers { threads },
+            Architecture::HalfSync(threads) => Dispatch::HalfSyncHalfAsync { threads, queue: 4096 },
             Architecture::Reactive => Dispatch::Reactive,
         };
         PoolConfig { name: "bench".into(), dispatch, ..PoolConfig::default() }
@@ -65,9 +70,21 @@ impl fmt::Display for Architecture {
         match self {
             Architecture::PerConnection => f.write_str("per-connection"),
             Architecture::LeaderFollowers(threads) => write!(f, "leader-followers:{threads}"),
+            Architecture::HalfSync(threads) => write!(f, "half-sync:{threads}"),
             Architecture::Reactive => f.write_str("reactive"),
         }
     }
+}
+
+/// Room for arguments of 64 MiB, header and all, which by default are a little too large.
+pub(crate) fn limits() -> Limits {
+    Limits { message_size: 80 << 20, sequence_length: 80 << 20, ..Limits::DEFAULT }
+}
+
+/// The ORB of a client.
+pub(crate) fn client_orb(connections: usize) -> Result<Orb, Failure> {
+    let orb = Orb::builder().limits(limits()).connections_per_server(connections.max(32)).build();
+    orb.map_err(|error| Failure::new(error.to_string()))
 }
 
 impl From<corelane::SystemException> for Failure {
@@ -82,10 +99,11 @@ mod tests {
 
     #[test]
     fn architectures_survive_as_words() {
-        for architecture in [Architecture::PerConnection, Architecture::LeaderFollowers(3), Architecture::Reactive] {
+        let (followers, queue) = (Architecture::LeaderFollowers(3), Architecture::HalfSync(2));
+        for architecture in [Architecture::PerConnection, followers, queue, Architecture::Reactive] {
             assert_eq!(Architecture::from_word(&architecture.to_string()).unwrap(), architecture);
         }
-        for word in ["", "leader-followers:0", "leader-followers:x", "pool"] {
+        for word in ["", "leader-followers:0", "leader-followers:x", "half-sync", "reactive:1", "pool"] {
             assert!(Architecture::from_word(word).is_err(), "{word}");
         }
     }

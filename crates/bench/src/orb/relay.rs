@@ -33,15 +33,11 @@ struct Counts {
 pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> Result<Sizes, Failure> {
     let counts = Arc::new(Counts::default());
     let text = {
-        let mut profiles = reference.ior().known_profiles();
-        let first = profiles.next().ok_or_else(|| Failure::new("the reference has no profile"))?;
-        let server = first.endpoints().into_iter().find_map(|endpoint| match endpoint {
-            Endpoint::Inet { host, port } => Some(SocketAddr::new(host.parse().ok()?, port)),
-            Endpoint::Unix { .. } => None,
-        });
-        let server = server.ok_or_else(|| Failure::new("the reference has no TCP address"))?;
+        let key = reference.ior().known_profiles().next().map(|profile| escape_key(profile.object_key));
+        let key = key.ok_or_else(|| Failure::new("the reference has no profile"))?;
+        let server = address_in(reference)?;
         let port = start(server, counts.clone()).map_err(|error| Failure::new(format!("the relay: {error}")))?;
-        format!("corbaloc:iiop:1.2@127.0.0.1:{port}/{}", escape_key(first.object_key))
+        format!("corbaloc:iiop:1.2@127.0.0.1:{port}/{key}")
     };
     let target = target(orb, &text)?;
     let mut samples = Samples::with_room(4);
@@ -60,6 +56,16 @@ pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> R
     two_way(&target, operation, 1, &mut samples)?;
     let after = read();
     Ok(Sizes { request: after.0 - nothing.0, reply: after.1 - nothing.1 })
+}
+
+/// Where the object of a reference is served over TCP.
+pub(crate) fn address_in(reference: &ObjectRef) -> Result<SocketAddr, Failure> {
+    let endpoints = reference.ior().known_profiles().flat_map(|profile| profile.endpoints()).collect::<Vec<_>>();
+    let address = endpoints.into_iter().find_map(|endpoint| match endpoint {
+        Endpoint::Inet { host, port } => Some(SocketAddr::new(host.parse().ok()?, port)),
+        Endpoint::Unix { .. } => None,
+    });
+    address.ok_or_else(|| Failure::new("the reference has no TCP address"))
 }
 
 /// Relays one connection to `server` on a thread of its own; answers the port to connect to.

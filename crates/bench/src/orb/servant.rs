@@ -1,7 +1,7 @@
 //! The servant that all benchmarks of calls use: each operation returns its argument.
 
 use corelane::{Octets, SystemException};
-use corelane_sys::counters;
+use corelane_sys::{counters, probe};
 
 use super::generated::cubit::{CountedTarget, Longs, Mixed, Mixeds, Tally, Target};
 
@@ -9,13 +9,22 @@ use super::generated::cubit::{CountedTarget, Longs, Mixed, Mixeds, Tally, Target
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Echo;
 
+/// Probes where the servant's own code begins and ends.
+#[inline]
+fn upcall<T>(body: impl FnOnce() -> T) -> T {
+    probe!("arguments demarshalled");
+    let result = body();
+    probe!("servant done");
+    result
+}
+
 impl Target for Echo {
     fn echo_nothing(&self) -> Result<(), SystemException> {
         Ok(())
     }
 
     fn echo_octet(&self, v: u8) -> Result<u8, SystemException> {
-        Ok(v)
+        upcall(|| Ok(v))
     }
 
     fn echo_short(&self, v: i16) -> Result<i16, SystemException> {
@@ -23,23 +32,23 @@ impl Target for Echo {
     }
 
     fn echo_long(&self, v: i32) -> Result<i32, SystemException> {
-        Ok(v)
+        upcall(|| Ok(v))
     }
 
     fn echo_struct(&self, v: &Mixed) -> Result<Mixed, SystemException> {
-        Ok(*v)
+        upcall(|| Ok(*v))
     }
 
     fn echo_longs(&self, v: &[i32]) -> Result<Longs, SystemException> {
-        Ok(v.to_vec())
+        upcall(|| Ok(v.to_vec()))
     }
 
     fn echo_structs(&self, v: &[Mixed]) -> Result<Mixeds, SystemException> {
-        Ok(v.to_vec())
+        upcall(|| Ok(v.to_vec()))
     }
 
     fn echo_octets(&self, v: &[u8]) -> Result<Octets, SystemException> {
-        Ok(Octets::from(v.to_vec()))
+        upcall(|| Ok(Octets::from(v.to_vec())))
     }
 
     fn echo_string(&self, v: &str) -> Result<String, SystemException> {
@@ -51,7 +60,16 @@ impl Target for Echo {
     }
 }
 
+/// Something that takes a processor a while, in proportion to `rounds`, and touches no memory.
+pub(crate) fn compute(rounds: u32) -> u32 {
+    (0..rounds).fold(1_u32, |value, round| value.wrapping_mul(0x9e37_79b1).rotate_left(5) ^ round)
+}
+
 impl CountedTarget for Echo {
+    fn work(&self, rounds: u32) -> Result<u32, SystemException> {
+        Ok(compute(rounds))
+    }
+
     fn counted(&self) -> Result<Tally, SystemException> {
         let now = counters::snapshot();
         Ok(Tally {

@@ -14,7 +14,7 @@ use corelane::{Orb, Servant};
 
 use super::generated::cubit::CountedTarget;
 use super::servant::Echo;
-use super::{Architecture, wide};
+use super::{Architecture, limits, wide};
 use crate::Failure;
 use crate::service::serve_lines;
 
@@ -72,8 +72,8 @@ impl Keys {
 }
 
 /// Serves so many objects, each with its own servant.
-pub(crate) fn many(count: usize, keys: Keys) -> Result<(), Failure> {
-    let orb = start(Architecture::PerConnection, LOOPBACK)?;
+pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Result<(), Failure> {
+    let orb = start(architecture, LOOPBACK)?;
     let root = orb.root_poa();
     let policies = PoaPolicies {
         lifespan: Lifespan::Persistent,
@@ -124,7 +124,7 @@ pub(crate) fn many(count: usize, keys: Keys) -> Result<(), Failure> {
 }
 
 pub(crate) fn start(architecture: Architecture, address: &str) -> Result<Orb, Failure> {
-    Orb::builder().pool(architecture.pool()).listen(address).build().map_err(failed)
+    Orb::builder().pool(architecture.pool()).limits(limits()).listen(address).build().map_err(failed)
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {

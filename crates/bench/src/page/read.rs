@@ -8,8 +8,9 @@ use crate::report::SCHEMA_VERSION;
 /// Everything that one run wrote.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
-    /// What people call it: the file's name.
+    /// What people call it: the name given, else the file's.
     pub(crate) name: String,
+    given_name: Option<String>,
     /// The id that its lines share.
     pub(crate) id: String,
     /// Members of its first and last line, as texts, in their order.
@@ -116,7 +117,11 @@ pub(crate) fn add(runs: &mut Vec<Run>, name: &str, text: &str) -> Result<(), Fai
     }
     let several = runs.len() - before > 1;
     for (number, run) in runs[before..].iter_mut().enumerate() {
-        run.name = if several { format!("{name} #{}", number + 1) } else { name.to_owned() };
+        run.name = match &run.given_name {
+            Some(given) => given.clone(),
+            None if several => format!("{name} #{}", number + 1),
+            None => name.to_owned(),
+        };
     }
     Ok(())
 }
@@ -125,6 +130,7 @@ fn take(run: &mut Run, line: &Json) {
     match line["record"].as_str() {
         Some("run") => {
             run.cdf_parts = numbers(&line["cdf_parts"]);
+            run.given_name = line["name"].as_str().map(str::to_owned);
             run.environment = environment(line);
         }
         Some("end") => run.environment.extend(environment(line)),

@@ -12,7 +12,7 @@ type Of<'r, T> = (usize, &'r Run, &'r T);
 /// Everything that the runs have of a benchmark.
 pub(crate) fn of_bench(runs: &[Run], bench: &str) -> String {
     let several = runs.len() > 1;
-    let mut text = String::new();
+    let mut text = across_groups(runs, bench, several);
     for group in groups(runs, bench) {
         let results: Vec<Of<'_, ResultLine>> = numbered(runs, |run| &run.results)
             .filter(|(_, _, line)| line.names.bench == bench && line.names.group == group)
@@ -30,6 +30,32 @@ pub(crate) fn of_bench(runs: &[Run], bench: &str) -> String {
             text.push_str(&of_values(&values, several));
             let rows: Vec<_> = values.iter().map(|(_, run, line)| (*run, *line)).collect();
             text.push_str(&tables::values(&rows, several));
+        }
+    }
+    text
+}
+
+/// Curves along axes of which each group has one place only: they are measured one after the other.
+fn across_groups(runs: &[Run], bench: &str, several: bool) -> String {
+    let placed: Vec<Of<'_, ResultLine>> = numbered(runs, |run| &run.results)
+        .filter(|(_, _, line)| line.names.bench == bench && line.place.is_some())
+        .collect();
+    let mut axes: Vec<&str> = Vec::new();
+    for axis in placed.iter().filter_map(|(_, _, line)| line.place.as_ref()).map(|place| place.axis.as_str()) {
+        if !axes.contains(&axis) {
+            axes.push(axis);
+        }
+    }
+    let mut text = String::new();
+    for axis in axes {
+        let on_axis = |line: &ResultLine| line.place.as_ref().is_some_and(|place| place.axis == axis);
+        let lines: Vec<_> = placed.iter().filter(|(_, _, line)| on_axis(line)).copied().collect();
+        let alone = lines.iter().map(|(_, _, line)| &line.names.group).all(|group| {
+            let of_group = lines.iter().filter(|(_, _, line)| line.names.group == *group);
+            !varies(of_group.filter_map(|(_, _, line)| line.place.as_ref()))
+        });
+        if alone && varies(lines.iter().filter_map(|(_, _, line)| line.place.as_ref())) {
+            let _ = write!(text, "<h3>{} by {}</h3>{}", escaped(bench), escaped(axis), curves(&lines, several));
         }
     }
     text

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use corelane_net::Endpoint;
+use corelane_sys::probe;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{
     self, AddressingMode, Header, LocateStatus, MessageKind, ReplyStatus, RequestHead, ResponseExpected,
@@ -168,6 +169,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         object: &'c ObjectRef,
         request: Request<'c, 'a>,
     ) -> Result<Self, SystemException> {
+        probe!("call begun");
         core.check_usable()?;
         Ok(Call { core, object, request, due: Due::of(object.timeout()), priority: None })
     }
@@ -221,9 +223,11 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             }
             return Err(refused(error.into()));
         }
+        probe!("request marshalled", id.into());
         let size = self.core.config().fragment_size;
         let fragments = size.and_then(|size| crate::fragment::cut(&encoder, id, size));
         let sent = connection.send(&encoder, self.due, fragments);
+        probe!("request sent", id.into());
         if encoder.len() > TAKEN_AT_ONCE {
             self.due = self.due.after_a_while();
         }
@@ -307,6 +311,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
                 Ok(received) => received,
                 Err(broken) => return Err(self.no_reply(way, connection, id, broken)),
             };
+            probe!("reply read", id.into());
             connection = match self.arrived(way, connection, id, received) {
                 Ok(outcome) => return outcome,
                 Err(connection) => connection,

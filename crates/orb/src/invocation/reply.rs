@@ -123,6 +123,7 @@ impl<'r> Reply<'r> {
         match read(&mut decoder) {
             Ok(value) => {
                 self.answer.position = decoder.offset();
+                corelane_sys::probe!("reply demarshalled");
                 Ok(value)
             }
             Err(error) => Err(SystemException::from(error).completed_as(Completion::Yes)),

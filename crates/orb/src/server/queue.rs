@@ -70,6 +70,7 @@ impl Queue {
         state.octets += more;
         state.waiting.push_back((connection.wait(), message));
         drop(state);
+        corelane_sys::probe!("request queued");
         counters::count_handoff();
         self.filled.notify_one();
         self.ring();
@@ -121,6 +122,7 @@ impl Queue {
             }
             if let Some((waiting, message)) = state.next() {
                 drop(state);
+                corelane_sys::probe!("taken from the queue");
                 return Some((waiting.leave(), message));
             }
             state = self.filled.wait(state);

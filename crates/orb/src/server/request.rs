@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use corelane_net::Wait;
 use corelane_sched::Priority;
+use corelane_sys::probe;
 use corelane_wire::cdr::ValueSpace;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{
@@ -75,6 +76,7 @@ fn request(
 ) -> Result<(), Fault> {
     let limits = &core.config().limits;
     let request = Request::parse(octets, &header, limits)?;
+    probe!("request parsed", request.request_id.into());
     let mut propagated = Propagated::default();
     if !request.contexts.is_empty() {
         propagated = note_contexts(connection, &request)?;
@@ -216,10 +218,12 @@ pub(crate) enum Outcome {
 #[inline]
 pub(crate) fn run(core: &Core, found: Found<'_>, operation: &[u8], call: &mut ServerCall<'_>) -> Outcome {
     match found {
-        Found::Servant(target) => match upcall(core, target, operation, call) {
-            Ok(()) => Outcome::Done,
-            Err(exception) => Outcome::Exception(exception),
-        },
+        Found::Servant(target) => {
+            probe!("servant found");
+            let outcome = upcall(core, target, operation, call);
+            probe!("results marshalled");
+            outcome.map_or_else(Outcome::Exception, |()| Outcome::Done)
+        }
         Found::Forward(reference) => Outcome::Forward(reference),
         Found::Held(hold) => Outcome::Held(hold),
         Found::Refused(exception) => Outcome::Exception(exception),
@@ -404,6 +408,7 @@ fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_i
             connection.send(&parts, wait)
         }
     };
+    probe!("reply sent", request_id.into());
     match sent {
         // Who was told that the connection ends expects no more.
         Sent::All | Sent::Queued | Sent::Lost(Loss::Ending) => {}

@@ -157,6 +157,7 @@ impl Worker {
                     return Read::End;
                 }
                 Ok(count) => {
+                    corelane_sys::probe!("octets read");
                     received = true;
                     reading.drained = count < size && !connection.hung_up.load(Ordering::Acquire);
                     buffer.filled(count);

@@ -1,0 +1,103 @@
+//! Many client threads at once: each calls for itself, all begin together.
+
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use corelane_sys::clock;
+use corelane_sys::thread::{Builder, JoinHandle};
+
+use crate::Failure;
+use crate::harness::Subject;
+use crate::sample::Samples;
+
+/// One client of a crowd, which goes from thread to thread.
+pub(crate) trait Member: Send + 'static {
+    /// Makes `count` calls, the time of each added to `into`.
+    fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure>;
+}
+
+/// So many clients as a subject of the harness: the times are those of all, the time of all together is from the common begin to the end of the
+/// last.
+pub(crate) struct Crowd<M> {
+    members: Vec<M>,
+    server: u32,
+}
+
+impl<M: Member> Crowd<M> {
+    pub(crate) fn new(members: Vec<M>, server: u32) -> Self {
+        Crowd { members, server }
+    }
+}
+
+type Back<M> = (M, Samples, Result<(), Failure>);
+
+impl<M: Member> Subject for Crowd<M> {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let members = std::mem::take(&mut self.members);
+        let many = members.len().max(1);
+        let barrier = Arc::new(Barrier::new(members.len() + 1));
+        let mut threads: Vec<JoinHandle<Back<M>>> = Vec::with_capacity(many);
+        for (number, mut member) in members.into_iter().enumerate() {
+            // The rest of the division goes to the first ones.
+            let own = count / many + usize::from(number < count % many);
+            let barrier = barrier.clone();
+            let builder = Builder::new().name(format!("client/{number}")).stack_size(256 * 1024);
+            // Cores and class are the starting thread's.
+            let thread = builder.spawn(move || {
+                let mut samples = Samples::with_room(own);
+                let warm = member.calls(warm_up.div_ceil(many), &mut Samples::with_room(warm_up));
+                barrier.wait();
+                let outcome = warm.and_then(|()| member.calls(own, &mut samples));
+                (member, samples, outcome)
+            });
+            threads.push(thread.map_err(|error| Failure::new(format!("client thread {number}: {error}")))?);
+        }
+        barrier.wait();
+        let began = clock::now();
+        let mut outcome = Ok(());
+        for thread in threads {
+            let (member, samples, ended) = thread.join().map_err(|_| Failure::new("a client thread panicked"))?;
+            self.members.push(member);
+            samples.since(0).iter().for_each(|&time| into.push(time));
+            outcome = outcome.and(ended);
+        }
+        let whole = began.elapsed();
+        outcome.map(|()| whole)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        Some(self.server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Counting {
+        made: usize,
+        fails: bool,
+    }
+
+    impl Member for Counting {
+        fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
+            self.made += count;
+            (0..count).for_each(|_| into.push(5));
+            if self.fails { Err(Failure::new("refused")) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn everyone_makes_its_part_of_the_calls() {
+        let members = (0..3).map(|_| Counting { made: 0, fails: false }).collect();
+        let mut crowd = Crowd::new(members, 1);
+        for turn in 1..=2 {
+            let mut samples = Samples::with_room(10);
+            crowd.run(0, 10, &mut samples).unwrap();
+            assert_eq!((samples.len(), crowd.members.len()), (10, 3));
+            assert_eq!(crowd.members.iter().map(|member| member.made).sum::<usize>(), 10 * turn);
+        }
+        crowd.members[1].fails = true;
+        assert!(crowd.run(0, 10, &mut Samples::with_room(10)).is_err());
+    }
+}

@@ -1,0 +1,264 @@
+//! `corelane bench plan`: the same benchmarks on several machines or kernels, into one file of JSON lines.
+//!
+//! A plan is a JSON file (docs/benchmarks.md). Runs with a host go through ssh, or whatever program takes a host and a command line as ssh does; what comes
+//! back on its standard output are JSON lines, and what is for people passes through its standard error output.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value as Json;
+
+use crate::Failure;
+use crate::report::SCHEMA_VERSION;
+
+/// One run of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Step {
+    name: String,
+    /// None: this machine.
+    host: Option<String>,
+    /// The program there.
+    program: String,
+    /// Whether our own program is sent there first.
+    send: bool,
+    /// What stands behind `corelane bench run`.
+    arguments: Vec<String>,
+}
+
+/// Where a program is put that is sent.
+const SENT: &str = "/tmp/corelane-bench-sent";
+
+/// Carries out the plan in `file` and writes all JSON lines to `json`; answers how many runs there were. `via` is ssh or what stands in for it.
+///
+/// # Errors
+/// The plan makes no sense, nothing can be written, or a run failed; the others are carried out nevertheless.
+pub(crate) fn carry_out(file: &Path, json: &Path, via: &Path, say: &mut dyn Write) -> Result<usize, Failure> {
+    let text =
+        fs::read_to_string(file).map_err(|error| Failure::new(format!("cannot read `{}`: {error}", file.display())))?;
+    let steps = parse(&text).map_err(|reason| Failure::new(format!("{}: {reason}", file.display())))?;
+    let unwritable = |error: std::io::Error| Failure::new(format!("cannot write `{}`: {error}", json.display()));
+    let mut lines = BufWriter::new(File::create(json).map_err(unwritable)?);
+    let mut failed = Vec::new();
+    for step in &steps {
+        let place = step.host.as_deref().unwrap_or("this machine");
+        let _ = writeln!(say, "plan: {} on {place}", step.name);
+        if let Err(reason) = step.carry_out(via, &mut lines) {
+            let _ = writeln!(say, "plan: {} FAILED: {reason}", step.name);
+            failed.push(step.name.as_str());
+        }
+    }
+    lines.flush().map_err(unwritable)?;
+    match failed.as_slice() {
+        [] => Ok(steps.len()),
+        names => Err(Failure::new(format!("{} of {} runs failed: {}", names.len(), steps.len(), names.join(", ")))),
+    }
+}
+
+/// Reads a plan.
+fn parse(text: &str) -> Result<Vec<Step>, String> {
+    let plan: Json = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if plan["schema"] != "corelane-plan" || plan["version"] != 1 {
+        return Err("a plan has \"schema\": \"corelane-plan\" and \"version\": 1".to_owned());
+    }
+    let runs = plan["runs"].as_array().ok_or("a plan has a list of \"runs\"")?;
+    let steps: Vec<Step> = runs.iter().enumerate().map(|(at, run)| step(at, run)).collect::<Result<_, String>>()?;
+    if steps.is_empty() { Err("the list of runs is empty".to_owned()) } else { Ok(steps) }
+}
+
+fn step(at: usize, run: &Json) -> Result<Step, String> {
+    let wrong = |what: &str| format!("run {}: {what}", at + 1);
+    let text = |name: &str| match &run[name] {
+        Json::Null => Ok(None),
+        Json::String(text) if !text.is_empty() => Ok(Some(text.clone())),
+        _ => Err(wrong(&format!("\"{name}\" is a text"))),
+    };
+    let host = text("host")?;
+    // ssh would take it for an option.
+    if host.as_ref().is_some_and(|host| host.starts_with('-')) {
+        return Err(wrong("a host does not begin with a dash"));
+    }
+    let list = run["arguments"].as_array().ok_or_else(|| wrong("\"arguments\" is a list of texts"))?;
+    let arguments: Vec<String> = list
+        .iter()
+        .map(|word| word.as_str().map(str::to_owned))
+        .collect::<Option<_>>()
+        .ok_or_else(|| wrong("\"arguments\" is a list of texts"))?;
+    if arguments.is_empty() {
+        return Err(wrong("no benchmark is named"));
+    }
+    let send = match &run["send"] {
+        Json::Null => false,
+        Json::Bool(send) => *send,
+        _ => return Err(wrong("\"send\" is true or false")),
+    };
+    if send && host.is_none() {
+        return Err(wrong("nothing is sent to this machine"));
+    }
+    let program = text("program")?.unwrap_or_else(|| if send { SENT.to_owned() } else { "corelane".to_owned() });
+    let name = text("name")?.unwrap_or_else(|| host.clone().unwrap_or_else(|| format!("run {}", at + 1)));
+    Ok(Step { name, host, program, send, arguments })
+}
+
+impl Step {
+    /// Behind the program's name.
+    fn words(&self) -> Vec<String> {
+        let mut words = vec!["bench".to_owned(), "run".to_owned()];
+        words.extend(self.arguments.iter().cloned());
+        words.extend(["--json".to_owned(), "-".to_owned(), "--name".to_owned(), self.name.clone()]);
+        words
+    }
+
+    fn command(&self, via: &Path) -> Result<Command, String> {
+        let Some(host) = &self.host else {
+            let own = std::env::current_exe().map_err(|error| format!("our own program is not found: {error}"))?;
+            let mut command = Command::new(own);
+            command.args(self.words());
+            return Ok(command);
+        };
+        let mut command = Command::new(via);
+        let words: Vec<String> = std::iter::once(&self.program).chain(&self.words()).map(|word| quoted(word)).collect();
+        command.arg(host).arg(words.join(" "));
+        Ok(command)
+    }
+
+    fn carry_out(&self, via: &Path, lines: &mut dyn Write) -> Result<(), String> {
+        if self.send {
+            self.send(via)?;
+        }
+        let mut command = self.command(via)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child =
+            command.spawn().map_err(|error| format!("{:?} cannot be started: {error}", command.get_program()))?;
+        let mut trouble = None;
+        let mut taken = 0_usize;
+        for line in BufReader::new(child.stdout.take().ok_or("no output")?).lines() {
+            let line = line.map_err(|error| error.to_string())?;
+            match is_ours(&line) {
+                true => {
+                    taken += 1;
+                    writeln!(lines, "{line}").map_err(|error| error.to_string())?;
+                }
+                // A login script may talk; what it says is no result.
+                false => trouble = trouble.or(Some(line)),
+            }
+        }
+        let status = child.wait().map_err(|error| error.to_string())?;
+        match (status.success(), taken) {
+            (true, 1..) => Ok(()),
+            (_, 0) => Err(format!(
+                "no results came back ({status}){}",
+                trouble.map_or(String::new(), |line| format!("; it said: {line}"))
+            )),
+            (false, _) => Err(status.to_string()),
+        }
+    }
+
+    /// Sends our own program through the standard input of a command there.
+    fn send(&self, via: &Path) -> Result<(), String> {
+        let own: PathBuf = std::env::current_exe().map_err(|error| error.to_string())?;
+        let file = File::open(&own).map_err(|error| format!("{}: {error}", own.display()))?;
+        let there = quoted(&self.program);
+        let mut command = Command::new(via);
+        command.arg(self.host.as_deref().unwrap_or_default()).arg(format!("cat > {there} && chmod 755 {there}"));
+        let status = command.stdin(file).stdout(Stdio::null()).status();
+        match status.map_err(|error| format!("{:?} cannot be started: {error}", command.get_program()))? {
+            status if status.success() => Ok(()),
+            status => Err(format!("the program could not be sent: {status}")),
+        }
+    }
+}
+
+fn is_ours(line: &str) -> bool {
+    serde_json::from_str::<Json>(line)
+        .is_ok_and(|line| line["schema"] == "corelane-bench" && line["version"] == SCHEMA_VERSION)
+}
+
+/// One word for a POSIX shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn plan(runs: &str) -> String {
+        format!("{{\"schema\":\"corelane-plan\",\"version\":1,\"runs\":[{runs}]}}")
+    }
+
+    #[test]
+    fn plans_are_read_and_nonsense_is_refused() {
+        let text =
+            plan("{\"arguments\":[\"call\",\"--quick\"]},{\"host\":\"u@rt\",\"send\":true,\"arguments\":[\"switch\"]}");
+        let steps = parse(&text).unwrap();
+        assert_eq!((steps[0].name.as_str(), steps[0].host.as_deref()), ("run 1", None));
+        assert_eq!((steps[1].name.as_str(), steps[1].program.as_str()), ("u@rt", SENT));
+        for (runs, hint) in [
+            ("", "empty"),
+            ("{}", "list of texts"),
+            ("{\"arguments\":[]}", "no benchmark"),
+            ("{\"arguments\":[1]}", "list of texts"),
+            ("{\"arguments\":[\"call\"],\"host\":\"-oProxyCommand=x\"}", "dash"),
+            ("{\"arguments\":[\"call\"],\"send\":true}", "this machine"),
+            ("{\"arguments\":[\"call\"],\"name\":5}", "a text"),
+        ] {
+            assert!(parse(&plan(runs)).unwrap_err().contains(hint), "{runs}");
+        }
+        assert!(parse("{}").unwrap_err().contains("corelane-plan"));
+    }
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(quoted("--core=1"), "--core=1");
+        assert_eq!(quoted("it's $HOME"), "'it'\\''s $HOME'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    /// A stand-in for ssh: forgets the host, gives the command line to a shell, as a login on the other machine would.
+    #[test]
+    fn results_come_back_from_another_host() {
+        let folder = std::env::temp_dir().join(format!("corelane-plan-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let script = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        };
+        let ssh = script("ssh", "#!/bin/sh\nhost=$1; shift; echo \"welcome to $host\"; exec sh -c \"$*\"\n");
+        // What the benchmark there would print, with the arguments it was given.
+        let there = script(
+            "corelane",
+            "#!/bin/sh\n[ \"$3\" = broken ] && exit 3\necho \"{\\\"schema\\\":\\\"corelane-bench\\\",\\\"version\\\":1,\\\"run\\\":\\\"r\\\",\\\"record\\\":\\\"run\\\",\
+             \\\"name\\\":\\\"$8\\\",\\\"words\\\":\\\"$1 $2 $3 $4\\\"}\"\n",
+        );
+        let run = |name: &str, bench: &str| {
+            format!(
+                "{{\"name\":\"{name}\",\"host\":\"rt1\",\"program\":\"{}\",\"arguments\":[\"{bench}\",\"--quick\"]}}",
+                there.display()
+            )
+        };
+        let (file, json) = (folder.join("plan.json"), folder.join("out.json"));
+        let mut said = Vec::new();
+        fs::write(&file, plan(&run("my host", "call"))).unwrap();
+        assert_eq!(carry_out(&file, &json, &ssh, &mut said).unwrap(), 1);
+        let line: Json = serde_json::from_str(fs::read_to_string(&json).unwrap().trim()).unwrap();
+        assert_eq!((&line["name"], &line["words"]), (&"my host".into(), &"bench run call --quick".into()));
+        // One that fails does not keep the other from being carried out.
+        fs::write(&file, plan(&(run("bad", "broken") + "," + &run("good", "call")))).unwrap();
+        let failure = carry_out(&file, &json, &ssh, &mut said).unwrap_err().to_string();
+        assert!(failure.contains("1 of 2") && failure.contains("bad"), "{failure}");
+        assert_eq!(fs::read_to_string(&json).unwrap().lines().count(), 1);
+        assert!(String::from_utf8(said).unwrap().contains("welcome to rt1"));
+        assert!(carry_out(&folder.join("none"), &json, &ssh, &mut Vec::new()).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

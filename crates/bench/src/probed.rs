@@ -1,0 +1,267 @@
+//! Calls that pass time probes: a server whose probes can be switched from outside, and what both processes recorded.
+//!
+//! `corelane trace` draws them; the benchmark `stages` makes statistics of them.
+
+use std::time::Duration;
+
+use corelane::Orb;
+use corelane_sys::probe::{self, Record};
+
+use crate::Failure;
+use crate::harness::Subject;
+use crate::operation::Operation;
+use crate::orb::Architecture;
+use crate::orb::client::{Calls, target};
+use crate::orb::generated::cubit::CountedTarget;
+use crate::orb::servant::Echo;
+use crate::orb::server::{LOOPBACK, start};
+use crate::placement::{Placement, Side};
+use crate::sample::Samples;
+use crate::server::start_probed;
+use crate::service::{Service, serve_lines};
+
+/// How long a server may take to list its records.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A point passed, in this or another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// The kernel's number of the thread.
+    pub thread: u32,
+    /// When, in nanoseconds of the machine's monotonic clock.
+    pub at: u64,
+    /// The request's id, or 0.
+    pub id: u64,
+    /// The point's name.
+    pub name: String,
+}
+
+/// What one process recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// What it is.
+    pub name: String,
+    /// Its number.
+    pub pid: u32,
+    /// Its threads that passed points, with their names.
+    pub threads: Vec<(u32, String)>,
+    /// The points, by time.
+    pub points: Vec<Point>,
+}
+
+/// Client and server of one operation, with probes.
+pub struct Probed {
+    server: Service,
+    calls: Option<Calls>,
+    placement: Placement,
+}
+
+impl Probed {
+    /// Starts a server of that dispatch architecture, as `--server` names it, and a client that calls `operation`.
+    ///
+    /// # Errors
+    /// There is no such architecture, or the server does not start.
+    pub fn start(architecture: &str, operation: Operation, placement: &Placement) -> Result<Self, Failure> {
+        let architecture = Architecture::from_word(architecture)?;
+        let (server, reference) = start_probed(architecture, placement)?;
+        let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
+        let calls = Calls { target: target(&orb, &reference)?, operation, server: server.pid() };
+        // The references of an ORB live as long as it does.
+        std::mem::forget(orb);
+        Ok(Probed { server, calls: Some(calls), placement: *placement })
+    }
+
+    /// Makes `warm_up` calls, then `count` calls with probes on; what the client and the server recorded of these.
+    ///
+    /// # Errors
+    /// A call fails, or the client's thread may not run where it should.
+    pub fn record(&mut self, warm_up: usize, count: usize) -> Result<[Process; 2], Failure> {
+        let Some(mut calls) = self.calls.take() else { return Err(Failure::new("the calls have failed before")) };
+        let run = |calls: &mut Calls, count: usize| calls.run(0, count, &mut Samples::with_room(count)).map(|_| ());
+        let server = &mut self.server;
+        let placed = self.placement.enter(Side::Client).map_err(|error| Failure::new(error.to_string()))?;
+        run(&mut calls, warm_up)?;
+        server.ask("on", PATIENCE)?;
+        probe::on();
+        let outcome = run(&mut calls, count);
+        probe::off();
+        drop(placed);
+        let answer = server.ask("collect", PATIENCE)?;
+        outcome?;
+        self.calls = Some(calls);
+        let client = own("client");
+        let server = parse("server", self.server.pid(), &answer)?;
+        Ok([client, server])
+    }
+
+    /// What one probe costs the server's thread, in nanoseconds: on, then off.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub fn cost(&mut self) -> Result<[f64; 2], Failure> {
+        let answer = self.server.ask("cost", PATIENCE)?;
+        let mut numbers = answer.split(' ').map(|number| number.parse().unwrap_or(f64::NAN));
+        Ok([numbers.next().unwrap_or(f64::NAN), numbers.next().unwrap_or(f64::NAN)])
+    }
+}
+
+/// What this process has recorded.
+fn own(name: &str) -> Process {
+    let of =
+        |record: Record| Point { thread: record.thread, at: record.at, id: record.id, name: record.point.to_owned() };
+    let points = probe::collect().into_iter().map(of).collect();
+    Process { name: name.to_owned(), pid: std::process::id(), threads: probe::threads(), points }
+}
+
+/// The whole program of a server with probes: prints `ready REFERENCE`, then answers lines:
+///
+/// | line | answer |
+/// |---|---|
+/// | `on` | `on`; points are recorded from now on |
+/// | `collect` | what has been recorded: `thread T NAME` and `T AT ID POINT`, separated by tabs; points are recorded no more |
+/// | `cost` | nanoseconds of one probe: on, off |
+pub(crate) fn serve(architecture: Architecture) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
+    let orb = start(architecture, LOOPBACK)?;
+    let poa = orb.root_poa();
+    let id = poa.activate_object(&CountedTarget::servant(Echo)).map_err(|error| failed(&error))?;
+    poa.manager().activate().map_err(|error| failed(&error))?;
+    println!("ready {}", poa.id_to_reference(&id).map_err(|error| failed(&error))?);
+    serve_lines(|line| {
+        Some(match line {
+            "on" => {
+                probe::on();
+                "on".to_owned()
+            }
+            "collect" => {
+                probe::off();
+                text(&own("server"))
+            }
+            "cost" => {
+                let [on, off] = [true, false].map(cost);
+                format!("{on:.2} {off:.2}")
+            }
+            _ => format!("error this server knows no `{line}`"),
+        })
+    })
+    .map_err(|error| failed(&error))
+}
+
+/// The least of some rounds: what else runs on the machine only adds.
+fn cost(on: bool) -> f64 {
+    const ROUNDS: usize = 50;
+    const PROBES: u32 = 1000;
+    if on {
+        probe::on();
+    }
+    let mut least = f64::INFINITY;
+    for _ in 0..ROUNDS {
+        let began = corelane_sys::clock::now();
+        for id in 0..u64::from(PROBES) {
+            corelane_sys::probe!("probe", std::hint::black_box(id));
+        }
+        least = least.min(began.elapsed().as_nanos() as f64 / f64::from(PROBES));
+    }
+    probe::off();
+    least
+}
+
+/// One line.
+fn text(process: &Process) -> String {
+    let threads = process.threads.iter().map(|(number, name)| format!("thread {number} {name}"));
+    let points = process.points.iter().map(|Point { thread, at, id, name }| format!("{thread} {at} {id} {name}"));
+    threads.chain(points).collect::<Vec<_>>().join("\t")
+}
+
+fn parse(name: &str, pid: u32, line: &str) -> Result<Process, Failure> {
+    let mut process = Process { name: name.to_owned(), pid, ..Process::default() };
+    for part in line.split('\t').filter(|part| !part.is_empty()) {
+        let broken = || Failure::new(format!("`{part}` is no record of a probe"));
+        let mut words = part.splitn(4, ' ');
+        let (Some(first), Some(second), Some(third)) = (words.next(), words.next(), words.next()) else {
+            return Err(broken());
+        };
+        if first == "thread" {
+            let rest = words.next().map_or_else(|| third.to_owned(), |rest| format!("{third} {rest}"));
+            process.threads.push((second.parse().map_err(|_| broken())?, rest));
+            continue;
+        }
+        process.points.push(Point {
+            thread: first.parse().map_err(|_| broken())?,
+            at: second.parse().map_err(|_| broken())?,
+            id: third.parse().map_err(|_| broken())?,
+            name: words.next().ok_or_else(broken)?.to_owned(),
+        });
+    }
+    Ok(process)
+}
+
+/// The point at which a server's thread begins with a request, and the one at which it is done with it.
+pub const SERVER_BEGINS: &str = "octets read";
+/// See [`SERVER_BEGINS`].
+pub const SERVER_ENDS: &str = "reply sent";
+
+/// How long the stages of requests took: for each point behind `from` up to `to` the times since the point before it on the same thread, in
+/// nanoseconds, in the order in which points are passed. A request whose points are not all there counts up to where they end.
+#[must_use]
+pub fn stages(points: &[Point], from: &str, to: &str) -> Vec<(String, Vec<u64>)> {
+    let mut stages: Vec<(String, Vec<u64>)> = Vec::new();
+    let mut threads: Vec<u32> = points.iter().map(|point| point.thread).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    for thread in threads {
+        let mut before: Option<u64> = None;
+        for point in points.iter().filter(|point| point.thread == thread) {
+            if let (Some(before), true) = (before, point.name != from) {
+                let took = point.at.saturating_sub(before);
+                match stages.iter_mut().find(|(name, _)| *name == point.name) {
+                    Some((_, times)) => times.push(took),
+                    None => stages.push((point.name.clone(), vec![took])),
+                }
+            }
+            let inside = before.is_some() || point.name == from;
+            before = (inside && point.name != to).then_some(point.at);
+        }
+    }
+    stages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(thread: u32, at: u64, name: &str) -> Point {
+        Point { thread, at, id: 7, name: name.to_owned() }
+    }
+
+    #[test]
+    fn records_survive_as_a_line() {
+        let process = Process {
+            name: "server".into(),
+            pid: 5,
+            threads: vec![(8, "bench/c1".into()), (9, "two words".into())],
+            points: vec![point(8, 100, "octets read"), point(9, 130, "reply sent")],
+        };
+        assert_eq!(parse("server", 5, &text(&process)).unwrap(), process);
+        for line in ["x", "1 2", "1 2 3", "a 2 3 name", "thread x name"] {
+            assert!(parse("server", 5, line).is_err(), "{line}");
+        }
+        assert_eq!(parse("server", 5, "").unwrap().points, []);
+    }
+
+    #[test]
+    fn stages_are_the_times_between_points_of_one_thread() {
+        let points = [
+            point(1, 5, "upcall"),
+            point(1, 10, "octets read"),
+            point(2, 11, "octets read"),
+            point(1, 14, "parsed"),
+            point(2, 20, "parsed"),
+            point(1, 20, "reply sent"),
+            point(1, 90, "octets read"),
+            point(1, 92, "parsed"),
+        ];
+        let stages = stages(&points, "octets read", "reply sent");
+        assert_eq!(stages, [("parsed".to_owned(), vec![4, 2, 9]), ("reply sent".to_owned(), vec![6])]);
+    }
+}

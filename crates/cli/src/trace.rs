@@ -1,0 +1,260 @@
+//! `corelane trace`: one request on its way through client and server, as a trace that Perfetto and Chrome show.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use corelane_bench::json::Object;
+use corelane_bench::operation::Operation;
+use corelane_bench::placement::{Cores, Placement};
+use corelane_bench::probed::{Point, Probed, Process};
+
+use crate::{DONE, NOT_DONE, WRONG_USAGE};
+
+pub(crate) const USAGE: &str = "\
+usage: corelane trace [OPTION]...
+
+Starts a server, calls it with time probes on, and writes what each thread of both processes did, on one time line, as trace
+events in JSON, for ui.perfetto.dev or chrome://tracing.
+
+  --out FILE        where it goes (trace.json)
+  --op NAME         the operation: octet, long, struct, longsN, structsN, octetsN (octet)
+  --calls N         calls that are recorded, 1 to 300 (1)
+  --server NAME     per-connection, leader-followers:N, reactive (leader-followers:2)
+  --cores A,B       client on core A, server on core B; by default both are on the last core
+
+Exit status: 0 written, 1 not written, 2 wrong usage.
+";
+
+struct Options {
+    out: PathBuf,
+    operation: Operation,
+    calls: usize,
+    server: String,
+    placement: Placement,
+}
+
+/// Calls before the one that is recorded.
+const WARM_UP: usize = 1000;
+
+/// Runs the command; answers its exit status.
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
+    let options = match parse(arguments) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            let _ = out.write_all(USAGE.as_bytes());
+            return DONE;
+        }
+        Err(reason) => {
+            let _ = write!(out, "error: {reason}\n\n{USAGE}");
+            return WRONG_USAGE;
+        }
+    };
+    let recorded = Probed::start(&options.server, options.operation, &options.placement)
+        .and_then(|mut probed| probed.record(WARM_UP, options.calls));
+    let processes = match recorded {
+        Ok(processes) => processes,
+        Err(failure) => {
+            let _ = writeln!(out, "error: {failure}");
+            return NOT_DONE;
+        }
+    };
+    let points: usize = processes.iter().map(|process| process.points.len()).sum();
+    if let Err(error) = fs::write(&options.out, chrome(&processes)) {
+        let _ = writeln!(out, "error: cannot write `{}`: {error}", options.out.display());
+        return NOT_DONE;
+    }
+    let _ = writeln!(out, "{} has {points} points of {} calls", options.out.display(), options.calls);
+    DONE
+}
+
+fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, String> {
+    let mut options = Options {
+        out: PathBuf::from("trace.json"),
+        operation: Operation::Octet,
+        calls: 1,
+        server: "leader-followers:2".to_owned(),
+        placement: Placement::one_core().map_err(|error| error.to_string())?,
+    };
+    while let Some(argument) = arguments.next() {
+        let name = argument.to_string_lossy().into_owned();
+        let mut value = || arguments.next().ok_or_else(|| format!("`{name}` needs a value"));
+        match name.as_str() {
+            "--out" => options.out = value()?.into(),
+            "--op" => {
+                let operation = Operation::from_name(&value()?.to_string_lossy()).map_err(|error| error.to_string())?;
+                if operation.is_oneway() {
+                    return Err("a oneway has no reply to wait for; choose another operation".to_owned());
+                }
+                options.operation = operation;
+            }
+            "--calls" => {
+                let text = value()?.to_string_lossy().into_owned();
+                let calls = text.parse().ok().filter(|calls| (1..=300).contains(calls));
+                options.calls = calls.ok_or_else(|| format!("`--calls` takes a number from 1 to 300, not `{text}`"))?;
+            }
+            "--server" => options.server = value()?.to_string_lossy().into_owned(),
+            "--cores" => {
+                let text = value()?.to_string_lossy().into_owned();
+                let pair = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+                let (client, server) =
+                    pair.ok_or_else(|| format!("`--cores` takes two cores as in 0,1, not `{text}`"))?;
+                options.placement.cores = Cores::Two(client, server);
+            }
+            "-h" | "--help" => return Ok(None),
+            _ => return Err(format!("there is no option `{name}`")),
+        }
+    }
+    Ok(Some(options))
+}
+
+/// What a thread waited for, if the time before this point was a wait.
+fn wait(point: &str) -> Option<&'static str> {
+    match point {
+        "octets read" | "reply read" => Some("socket"),
+        "taken from the queue" => Some("queue"),
+        _ => None,
+    }
+}
+
+/// Trace events (the JSON array format of Chrome's trace viewer): a slice for each stretch between two points of a thread, named by the point at which it
+/// ends; arrows where a message goes from one process to the other.
+pub(crate) fn chrome(processes: &[Process]) -> String {
+    let all = processes.iter().flat_map(|process| &process.points);
+    let Some(origin) = all.map(|point| point.at).min() else { return "[]\n".to_owned() };
+    let mut events = Vec::new();
+    for process in processes {
+        events.push(named(process.pid, process.pid, "process_name", &process.name));
+        for (thread, name) in &process.threads {
+            if process.points.iter().any(|point| point.thread == *thread) {
+                events.push(named(process.pid, *thread, "thread_name", name));
+                slices(process, *thread, origin, &mut events);
+            }
+        }
+    }
+    for (number, (from, to)) in messages(processes).into_iter().enumerate() {
+        for (phase, (pid, point)) in [("s", from), ("f", to)] {
+            let arrow = event(phase, "message", pid, point.thread, point.at - origin).whole("id", number as u64);
+            events.push(if phase == "f" { arrow.text("bp", "e") } else { arrow });
+        }
+    }
+    let lines: Vec<String> = events.into_iter().map(Object::finish).collect();
+    format!("[\n{}\n]\n", lines.join(",\n"))
+}
+
+fn named(pid: u32, thread: u32, what: &str, name: &str) -> Object {
+    let arguments = Object::new().text("name", name);
+    let object = Object::new().text("ph", "M").text("name", what).whole("pid", pid.into()).whole("tid", thread.into());
+    object.object("args", arguments)
+}
+
+fn event(phase: &str, name: &str, pid: u32, thread: u32, after: u64) -> Object {
+    Object::new()
+        .text("ph", phase)
+        .text("name", name)
+        .text("cat", "corelane")
+        .whole("pid", pid.into())
+        .whole("tid", thread.into())
+        .number("ts", after as f64 / 1e3)
+}
+
+fn slices(process: &Process, thread: u32, origin: u64, events: &mut Vec<Object>) {
+    let points: Vec<&Point> = process.points.iter().filter(|point| point.thread == thread).collect();
+    let mut request = 0;
+    for (index, pair) in points.windows(2).enumerate() {
+        let [before, point] = pair else { continue };
+        // A point without an id belongs to the request that the thread is in: the next one with an id says which.
+        request = points[index + 1..].iter().find(|later| later.id != 0).map_or(request, |later| later.id);
+        let waited = wait(&point.name);
+        let name = waited.map_or_else(|| point.name.clone(), |what| format!("waiting for the {what}"));
+        let mut arguments = Object::new().whole("request", request).text("until", &point.name);
+        if let Some(what) = waited {
+            arguments = arguments.text("blame", what);
+        }
+        let slice = event("X", &name, process.pid, thread, before.at - origin);
+        events.push(slice.number("dur", (point.at - before.at) as f64 / 1e3).object("args", arguments));
+    }
+}
+
+/// A point with its process's number.
+type Place<'p> = (u32, &'p Point);
+
+/// Where each message left and where it arrived: the first arrival of its kind in another process after it left, before the next of its kind leaves.
+fn messages(processes: &[Process]) -> Vec<(Place<'_>, Place<'_>)> {
+    let of = |name: &'static str| {
+        let points = processes.iter().flat_map(|process| process.points.iter().map(|point| (process.pid, point)));
+        points.filter(|(_, point)| point.name == name).collect::<Vec<Place<'_>>>()
+    };
+    let mut found = Vec::new();
+    for (leaves, arrives) in [("request sent", "octets read"), ("reply sent", "reply read")] {
+        let arrivals = of(arrives);
+        for from in of(leaves) {
+            // The receiver may have it before the sender's own call has returned: what counts is which one is nearest.
+            let others = arrivals.iter().filter(|to| to.0 != from.0);
+            found.extend(others.min_by_key(|to| to.1.at.abs_diff(from.1.at)).map(|to| (from, *to)));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(thread: u32, at: u64, id: u64, name: &str) -> Point {
+        Point { thread, at, id, name: name.to_owned() }
+    }
+
+    fn call() -> [Process; 2] {
+        let client = Process {
+            name: "client".into(),
+            pid: 1,
+            threads: vec![(1, "main".into()), (9, "idle".into())],
+            points: vec![
+                point(1, 1000, 0, "call begun"),
+                point(1, 1400, 5, "request sent"),
+                point(1, 9000, 5, "reply read"),
+            ],
+        };
+        let server = Process {
+            name: "server".into(),
+            pid: 2,
+            threads: vec![(3, "pool/l0".into())],
+            points: vec![
+                point(3, 1300, 0, "octets read"),
+                point(3, 1350, 5, "request parsed"),
+                point(3, 8000, 5, "reply sent"),
+            ],
+        };
+        [client, server]
+    }
+
+    #[test]
+    fn a_call_becomes_slices_waits_and_arrows() {
+        let parsed: serde_json::Value = serde_json::from_str(&chrome(&call())).unwrap();
+        let events = parsed.as_array().unwrap();
+        let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+        // Two processes, the two threads that passed points.
+        assert_eq!(of("M").len(), 4);
+        assert_eq!(of("X").len(), 4);
+        let wait = of("X").into_iter().find(|event| event["args"]["blame"] == "socket").unwrap();
+        assert_eq!((&wait["pid"], &wait["ts"], &wait["dur"]), (&1.into(), &0.4.into(), &7.6.into()));
+        assert_eq!(wait["args"]["request"], 5);
+        let begun = of("X").into_iter().find(|event| event["name"] == "request parsed").unwrap();
+        assert_eq!(begun["args"]["request"], 5);
+        let arrows = (of("s"), of("f"));
+        assert_eq!((arrows.0.len(), arrows.1.len()), (2, 2));
+        assert_eq!((&arrows.0[0]["pid"], &arrows.1[0]["pid"], &arrows.1[1]["pid"]), (&1.into(), &2.into(), &1.into()));
+        assert_eq!(chrome(&[]), "[]\n");
+    }
+
+    #[test]
+    fn wrong_usage_says_what_there_is() {
+        for line in ["--calls 0", "--calls", "--op oneway", "--op what", "--cores 1", "--nothing"] {
+            let mut out = Vec::new();
+            assert_eq!(run(line.split(' ').map(OsString::from), &mut out), WRONG_USAGE, "{line}");
+            assert!(String::from_utf8(out).unwrap().contains("usage:"));
+        }
+    }
+}
