@@ -349,10 +349,13 @@ fn paced(
 
 /// Priority inversion by dispatch architecture.
 pub(crate) fn inversion(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    const FLOODS: [(&str, usize, Operation); 3] = [
-        ("nobody else", 0, Operation::Octet),
-        ("4 floods of octets", 4, Operation::Octet),
-        ("4 floods of 64 KiB", 4, Operation::Octets(64 * 1024)),
+    /// Who else calls, what, whether the same server, and which of these it is compared with.
+    const FLOODS: [(&str, usize, Operation, bool, Option<usize>); 5] = [
+        ("nobody else", 0, Operation::Octet, true, None),
+        ("4 floods of octets at another server", 4, Operation::Octet, false, None),
+        ("4 floods of octets", 4, Operation::Octet, true, Some(1)),
+        ("4 floods of 64 KiB at another server", 4, Operation::Octets(64 * 1024), false, None),
+        ("4 floods of 64 KiB", 4, Operation::Octets(64 * 1024), true, Some(3)),
     ];
     let fixed = fixed();
     if !fixed {
@@ -375,22 +378,20 @@ pub(crate) fn inversion(options: &Options, report: &mut Report<'_>, progress: &m
         Architecture::HalfSync(options.threads),
         Architecture::Reactive,
     ];
-    let mut figures: Vec<Figure> = Vec::new();
     for architecture in architectures {
-        let (server, reference) = start_echo(architecture, LOOPBACK, &placement)?;
-        let orb = client_orb(0)?;
-        let made = Made::Orb(orb, vec![reference]);
-        let one = Served { peer: "Corelane", config: architecture.config(), _server: server, made };
-        let mut first: Option<Figure> = None;
-        for (name, many, operation) in FLOODS {
+        let (one, other) = (single(architecture, &placement)?, single(architecture, &placement)?);
+        let mut own: Vec<Figure> = Vec::new();
+        for (name, many, operation, same, against) in FLOODS {
             progress.show(&format!("inversion: {} beside {name}", one.config));
-            let times = beside(&one, many, operation, calls, options)?;
-            let Some(summary) = Summary::of(&times, Duration::ZERO) else { continue };
-            let ratios = first.as_ref().map(|first| Ratio {
-                with: first.label.clone(),
-                p50_us: first.summary.p50_us,
-                ratio: summary.p50_us / first.summary.p50_us,
-                range: (summary.min_us / first.summary.min_us, summary.p99_us / first.summary.p99_us),
+            let flooded = if same { &one } else { &other };
+            let times = beside(&one, flooded, many, operation, calls, options)?;
+            let none = || Failure::new("the high-priority client made no call");
+            let summary = Summary::of(&times, Duration::ZERO).ok_or_else(none)?;
+            let ratios = against.and_then(|at| own.get(at)).map(|with| Ratio {
+                with: with.label.clone(),
+                p50_us: with.summary.p50_us,
+                ratio: summary.p50_us / with.summary.p50_us,
+                range: (summary.min_us / with.summary.min_us, summary.p99_us / with.summary.p99_us),
             });
             let label = Label {
                 bench: "inversion",
@@ -400,7 +401,7 @@ pub(crate) fn inversion(options: &Options, report: &mut Report<'_>, progress: &m
                 config: format!("{}, {name}", one.config),
                 along: None,
             };
-            let figure = Figure {
+            own.push(Figure {
                 label,
                 summary,
                 medians_us: vec![median_us(&times)],
@@ -408,22 +409,30 @@ pub(crate) fn inversion(options: &Options, report: &mut Report<'_>, progress: &m
                 ratios: ratios.into_iter().collect(),
                 cost: Cost::default(),
                 calls: times.len(),
-            };
-            first.get_or_insert_with(|| figure.clone());
-            figures.push(figure);
+            });
         }
+        progress.clear();
+        let title = format!(
+            "inversion: high-priority client at 100 Hz beside floods of ordinary priority, {}; in parentheses the ratios of \
+             minima and of p99",
+            one.config
+        );
+        report.figures(&title, Compare::Median, &own)?;
     }
-    progress.clear();
-    report.figures(
-        "high-priority client at 100 Hz beside floods of ordinary priority, by architecture (in parentheses: ratio of minima, of p99)",
-        Compare::Median,
-        &figures,
-    )
+    Ok(())
+}
+
+/// A server with one object.
+fn single(architecture: Architecture, placement: &Placement) -> Result<Served, Failure> {
+    let (server, reference) = start_echo(architecture, LOOPBACK, placement)?;
+    let made = Made::Orb(client_orb(0)?, vec![reference]);
+    Ok(Served { peer: "Corelane", config: architecture.config(), _server: server, made })
 }
 
 /// The high-priority client's times beside so many floods.
 fn beside(
     one: &Served,
+    flooded: &Served,
     many: usize,
     operation: Operation,
     calls: usize,
@@ -434,7 +443,7 @@ fn beside(
     let stop = Arc::new(AtomicBool::new(false));
     let mut floods = Vec::new();
     for number in 0..many {
-        let (mut member, stop) = (one.member(number, operation)?, stop.clone());
+        let (mut member, stop) = (flooded.member(number, operation)?, stop.clone());
         let builder = Builder::new().name(format!("flood/{number}")).scheduling(Scheduling::Other);
         let thread = builder.spawn(move || {
             let mut outcome = Ok(());
