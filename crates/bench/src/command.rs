@@ -19,6 +19,7 @@ use crate::mt;
 use crate::options::Options;
 use crate::page;
 use crate::plan;
+use crate::protocol;
 use crate::report::{Report, STANDARD_OUTPUT};
 use crate::scale;
 use crate::stages;
@@ -122,6 +123,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "stages",
         about: "what a server does with a request, stage by stage, from time probes inside the ORB",
         run: stages::stages,
+    },
+    Benchmark {
+        name: "protocol",
+        about: "calls with marshalling and with the same octets as they are: Corelane and omniORB",
+        run: protocol::protocol,
     },
     Benchmark {
         name: "counts",

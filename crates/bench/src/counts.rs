@@ -1,5 +1,7 @@
 //! The benchmark `counts`: what a call costs in things that are counted, not timed. The machine's load does not matter to it.
 
+mod peers;
+
 use corelane::{CallPolicies, Orb, Reference, Timeout};
 use corelane_sys::counters;
 
@@ -11,6 +13,7 @@ use crate::orb::Architecture;
 use crate::orb::client::{target, two_way};
 use crate::orb::generated::cubit::{CountedTargetRef, Tally};
 use crate::orb::server::LOOPBACK;
+use crate::peer::Kind;
 use crate::report::{Report, Value, plain};
 use crate::sample::Samples;
 use crate::server::start_echo;
@@ -75,7 +78,21 @@ pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut 
             report.records(&title, &values)?;
         }
     }
-    Ok(())
+    let mut values = Vec::new();
+    for kind in [Kind::OmniOrb, Kind::Ice] {
+        if options.without_peers {
+            report.missing("counts", kind.name(), "left out by --without-peers")?;
+            continue;
+        }
+        progress.show(&format!("counts: locks of {kind}"));
+        let counted = peers::locks(kind, options);
+        progress.clear();
+        match counted {
+            Ok(counted) => values.extend(counted),
+            Err(reason) => report.missing("counts", kind.name(), &reason.to_string())?,
+        }
+    }
+    if values.is_empty() { Ok(()) } else { report.values("locks per call of other ORBs", &values) }
 }
 
 /// What the design allows to a call with plain arguments.

@@ -31,6 +31,7 @@ pub mod peer;
 pub mod placement;
 mod plan;
 pub mod probed;
+mod protocol;
 pub mod report;
 pub mod sample;
 mod scale;

@@ -28,7 +28,7 @@ use crate::orb::{Architecture, client_orb};
 use crate::placement::{Placement, Side};
 use crate::report::Report;
 use crate::sample::{Samples, Summary, cdf_us, median_us};
-use crate::server::{start_echo, start_floor, start_pool};
+use crate::server::{start_echo, start_floor, start_laned, start_pool};
 use crate::service::Service;
 
 /// The high-priority client's and the others' time between calls.
@@ -39,6 +39,9 @@ const LOW_PERIOD: Duration = Duration::from_millis(100);
 const TOP: u8 = 80;
 /// That of all low clients, where they have the same.
 const EQUAL: u8 = 10;
+
+/// That of the lane in which floods are served.
+const LOWEST: u8 = 1;
 
 /// How long a server may take to list references.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -150,12 +153,16 @@ pub(crate) fn mt(options: &Options, report: &mut Report<'_>, progress: &mut Prog
     let plan = Plan::of(options.depth);
     let most = plan.clients.iter().copied().max().unwrap_or(0);
     let placement = server_placement(options, fixed);
-    let served = [
-        floor(&placement, Operation::Octet, options)?,
-        corelane(Architecture::PerConnection, most + 1, &placement)?,
-        corelane(Architecture::LeaderFollowers(options.threads), most + 1, &placement)?,
-    ];
     for ranks in [Ranks::Different, Ranks::Equal] {
+        let mut served = vec![
+            floor(&placement, Operation::Octet, options)?,
+            corelane(Architecture::PerConnection, most + 1, &placement)?,
+            corelane(Architecture::LeaderFollowers(options.threads), most + 1, &placement)?,
+        ];
+        if fixed {
+            let low = (0..most).map(|client| ranks.priority(client));
+            served.push(laned(std::iter::once(TOP).chain(low).collect(), options)?);
+        }
         let mut all: Vec<Vec<Seen>> = served.iter().map(|_| Vec::new()).collect();
         all.iter_mut().for_each(|seen| seen.resize_with(plan.clients.len(), Seen::default));
         let repetitions = if options.depth == Depth::Full { 1 } else { options.extent.repetitions.min(2) };
@@ -238,6 +245,17 @@ fn corelane(architecture: Architecture, objects: usize, placement: &Placement) -
     let references: Vec<String> = line.split(' ').map(str::to_owned).collect();
     let orb = client_orb(objects)?;
     Ok(Served { peer: "Corelane", config: architecture.config(), _server: server, made: Made::Orb(orb, references) })
+}
+
+/// A Corelane server whose objects have the priorities of their clients: the first is the high-priority client's.
+fn laned(priorities: Vec<u8>, options: &Options) -> Result<Served, Failure> {
+    // Lanes have priorities of their own; the rest of the server is of the ordinary class.
+    let placement = Placement { scheduling: None, ..options.placement };
+    let mut server = start_laned(&priorities, &placement)?;
+    let line = server.ask("references", PATIENCE)?;
+    let references: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let made = Made::Orb(client_orb(references.len())?, references);
+    Ok(Served { peer: "Corelane", config: "a lane for each priority".to_owned(), _server: server, made })
 }
 
 /// One run with so many clients.
@@ -378,13 +396,18 @@ pub(crate) fn inversion(options: &Options, report: &mut Report<'_>, progress: &m
         Architecture::HalfSync(options.threads),
         Architecture::Reactive,
     ];
+    let mut servers = Vec::new();
     for architecture in architectures {
-        let (one, other) = (single(architecture, &placement)?, single(architecture, &placement)?);
+        servers.push((single(architecture, &placement)?, single(architecture, &placement)?));
+    }
+    let lanes = || laned(vec![TOP, LOWEST, LOWEST, LOWEST, LOWEST], options);
+    servers.push((lanes()?, lanes()?));
+    for (one, other) in &servers {
         let mut own: Vec<Figure> = Vec::new();
         for (name, many, operation, same, against) in FLOODS {
             progress.show(&format!("inversion: {} beside {name}", one.config));
-            let flooded = if same { &one } else { &other };
-            let times = beside(&one, flooded, many, operation, calls, options)?;
+            let flooded = if same { one } else { other };
+            let times = beside(one, flooded, many, operation, calls, options)?;
             let none = || Failure::new("the high-priority client made no call");
             let summary = Summary::of(&times, Duration::ZERO).ok_or_else(none)?;
             let ratios = against.and_then(|at| own.get(at)).map(|with| Ratio {
@@ -443,7 +466,7 @@ fn beside(
     let stop = Arc::new(AtomicBool::new(false));
     let mut floods = Vec::new();
     for number in 0..many {
-        let (mut member, stop) = (flooded.member(number, operation)?, stop.clone());
+        let (mut member, stop) = (flooded.member(number + 1, operation)?, stop.clone());
         let builder = Builder::new().name(format!("flood/{number}")).scheduling(Scheduling::Other);
         let thread = builder.spawn(move || {
             let mut outcome = Ok(());

@@ -113,6 +113,13 @@ impl Operation {
         }
     }
 
+    /// An octet sequence whose messages are as large; none for a oneway and for arguments smaller than an empty sequence.
+    #[must_use]
+    pub fn as_octets(self) -> Option<Operation> {
+        let length = self.body().checked_sub(4)?;
+        (!self.is_oneway()).then_some(Operation::Octets(length))
+    }
+
     /// The sizes of its messages in GIOP 1.2, for an object key of this length.
     #[must_use]
     pub fn sizes(self, key: usize) -> Sizes {
@@ -158,6 +165,8 @@ mod tests {
     fn bodies_have_their_gaps() {
         assert_eq!(Operation::Structs(3).body(), 4 + 10 + 8 + 8);
         assert_eq!(Operation::Longs(1024).body(), 4100);
+        assert_eq!(Operation::Structs(3).as_octets(), Some(Operation::Octets(26)));
+        assert_eq!((Operation::Octet.as_octets(), Operation::Oneway.as_octets()), (None, None));
         assert_eq!(Operation::Oneway.sizes(12).reply, 0);
         assert_eq!(Operation::Octet.sizes(12).request, 65);
     }

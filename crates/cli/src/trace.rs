@@ -1,5 +1,7 @@
 //! `corelane trace`: one request on its way through client and server, as a trace that Perfetto and Chrome show.
 
+mod switches;
+
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
@@ -10,6 +12,7 @@ use corelane_bench::operation::Operation;
 use corelane_bench::placement::{Cores, Placement};
 use corelane_bench::probed::{Point, Probed, Process};
 
+use self::switches::{Capture, Preemption};
 use crate::{DONE, NOT_DONE, WRONG_USAGE};
 
 pub(crate) const USAGE: &str = "\
@@ -51,6 +54,8 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             return WRONG_USAGE;
         }
     };
+    let capture = Capture::start();
+    let permitted = capture.is_some();
     let recorded = Probed::start(&options.server, options.operation, &options.placement)
         .and_then(|mut probed| probed.record(WARM_UP, options.calls));
     let processes = match recorded {
@@ -60,12 +65,16 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             return NOT_DONE;
         }
     };
+    let preemptions = capture.map(Capture::finish).unwrap_or_default();
     let points: usize = processes.iter().map(|process| process.points.len()).sum();
-    if let Err(error) = fs::write(&options.out, chrome(&processes)) {
+    if let Err(error) = fs::write(&options.out, chrome(&processes, &preemptions)) {
         let _ = writeln!(out, "error: cannot write `{}`: {error}", options.out.display());
         return NOT_DONE;
     }
     let _ = writeln!(out, "{} has {points} points of {} calls", options.out.display(), options.calls);
+    if !permitted {
+        let _ = writeln!(out, "preemption is not in it: the kernel's tracefs is not there, or not permitted");
+    }
     DONE
 }
 
@@ -120,7 +129,7 @@ fn wait(point: &str) -> Option<&'static str> {
 
 /// Trace events (the JSON array format of Chrome's trace viewer): a slice for each stretch between two points of a thread, named by the point at which it
 /// ends; arrows where a message goes from one process to the other.
-pub(crate) fn chrome(processes: &[Process]) -> String {
+fn chrome(processes: &[Process], preemptions: &[Preemption]) -> String {
     let all = processes.iter().flat_map(|process| &process.points);
     let Some(origin) = all.map(|point| point.at).min() else { return "[]\n".to_owned() };
     let mut events = Vec::new();
@@ -130,6 +139,7 @@ pub(crate) fn chrome(processes: &[Process]) -> String {
             if process.points.iter().any(|point| point.thread == *thread) {
                 events.push(named(process.pid, *thread, "thread_name", name));
                 slices(process, *thread, origin, &mut events);
+                preempted(process, *thread, origin, preemptions, &mut events);
             }
         }
     }
@@ -174,6 +184,22 @@ fn slices(process: &Process, thread: u32, origin: u64, events: &mut Vec<Object>)
         }
         let slice = event("X", &name, process.pid, thread, before.at - origin);
         events.push(slice.number("dur", (point.at - before.at) as f64 / 1e3).object("args", arguments));
+    }
+}
+
+/// Stretches in which the thread was ready and did not run, while it was being traced.
+fn preempted(process: &Process, thread: u32, origin: u64, preemptions: &[Preemption], events: &mut Vec<Object>) {
+    let mut points = process.points.iter().filter(|point| point.thread == thread).map(|point| point.at);
+    let Some(first) = points.next() else { return };
+    let last = points.next_back().unwrap_or(first);
+    for preemption in preemptions.iter().filter(|preemption| preemption.thread == thread) {
+        if preemption.from < first || preemption.until > last {
+            continue;
+        }
+        let arguments = Object::new().text("blame", "preemption").text("by", &preemption.by);
+        let slice = event("X", "preempted", process.pid, thread, preemption.from - origin);
+        let took = (preemption.until - preemption.from) as f64 / 1e3;
+        events.push(slice.number("dur", took).object("args", arguments));
     }
 }
 
@@ -232,12 +258,16 @@ mod tests {
 
     #[test]
     fn a_call_becomes_slices_waits_and_arrows() {
-        let parsed: serde_json::Value = serde_json::from_str(&chrome(&call())).unwrap();
+        let preemption = Preemption { thread: 3, from: 2000, until: 4000, by: "other".into() };
+        let elsewhere = Preemption { from: 100, ..preemption.clone() };
+        let parsed: serde_json::Value = serde_json::from_str(&chrome(&call(), &[preemption, elsewhere])).unwrap();
         let events = parsed.as_array().unwrap();
         let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
         // Two processes, the two threads that passed points.
         assert_eq!(of("M").len(), 4);
-        assert_eq!(of("X").len(), 4);
+        assert_eq!(of("X").len(), 5);
+        let taken = of("X").into_iter().find(|event| event["name"] == "preempted").unwrap();
+        assert_eq!((&taken["dur"], &taken["args"]["by"]), (&2.0.into(), &"other".into()));
         let wait = of("X").into_iter().find(|event| event["args"]["blame"] == "socket").unwrap();
         assert_eq!((&wait["pid"], &wait["ts"], &wait["dur"]), (&1.into(), &0.4.into(), &7.6.into()));
         assert_eq!(wait["args"]["request"], 5);
@@ -246,7 +276,7 @@ mod tests {
         let arrows = (of("s"), of("f"));
         assert_eq!((arrows.0.len(), arrows.1.len()), (2, 2));
         assert_eq!((&arrows.0[0]["pid"], &arrows.1[0]["pid"], &arrows.1[1]["pid"]), (&1.into(), &2.into(), &1.into()));
-        assert_eq!(chrome(&[]), "[]\n");
+        assert_eq!(chrome(&[], &[]), "[]\n");
     }
 
     #[test]

@@ -8,8 +8,10 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::sync::Arc;
 
 use corelane::poa::{IdAssignment, KeyHints, Lifespan, ObjectId, PoaPolicies};
+use corelane::rt::{Direct, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtPolicies};
 use corelane::{Orb, Servant};
 
 use super::generated::cubit::CountedTarget;
@@ -121,6 +123,36 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Resu
         }
     })
     .map_err(failed)
+}
+
+/// Serves an object for each of these native priorities, each in the lane of its priority: threads of a priority of their own at a port of their own
+/// (Real-time CORBA's model SERVER_DECLARED).
+pub(crate) fn laned(priorities: &[u8]) -> Result<(), Failure> {
+    let rt = RtConfig { mapping: Arc::new(Direct(NativeRange::FIXED)), ..RtConfig::default() };
+    let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
+    let mut lanes = priorities.to_vec();
+    lanes.sort_unstable();
+    lanes.dedup();
+    let lanes = lanes.iter().map(|&priority| LaneConfig { priority: priority.into(), ..LaneConfig::default() });
+    let config = LanesConfig { lanes: lanes.collect(), ..LanesConfig::default() };
+    let pool = orb.real_time().create_threadpool_with_lanes(&config).map_err(failed)?;
+    let highest = priorities.iter().copied().max().unwrap_or(1);
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ServerDeclared, highest.into())),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("lanes", Some(root.manager()), PoaPolicies::default(), &policies).map_err(failed)?;
+    let mut references = Vec::with_capacity(priorities.len());
+    for &priority in priorities {
+        let servant = CountedTarget::servant(Echo);
+        let id = poa.activate_object_with_priority(&servant, priority.into()).map_err(failed)?;
+        references.push(poa.id_to_reference(&id).map_err(failed)?.to_string());
+    }
+    root.manager().activate().map_err(failed)?;
+    println!("ready");
+    serve_lines(|_| Some(references.join(" "))).map_err(failed)
 }
 
 pub(crate) fn start(architecture: Architecture, address: &str) -> Result<Orb, Failure> {

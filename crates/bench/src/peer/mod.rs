@@ -87,6 +87,14 @@ pub struct Peer {
     kind: Kind,
     /// The folder with what was built.
     out: PathBuf,
+    counting: Option<Counting>,
+}
+
+/// A library that is preloaded into a program, and the file into which it writes what it has counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Counting {
+    pub(crate) library: PathBuf,
+    pub(crate) file: PathBuf,
 }
 
 /// How an omniORB server gives connections to threads; the others have one way.
@@ -111,14 +119,14 @@ impl Peer {
                 sources.display()
             )));
         }
-        let out = output_folder(kind)?;
+        let out = output_folder(kind.folder())?;
         let mut make = Command::new("make");
         make.arg("-C").arg(&sources).arg(format!("OUT={}", out.display())).arg(out.join(kind.target()));
         make.stdin(Stdio::null());
         let hint = format!("install {}, or leave the peers out with --without-peers", kind.packages());
         match make.output() {
             Err(error) => Err(Failure::new(format!("`make` cannot be run: {error}; {hint}"))),
-            Ok(output) if output.status.success() => Ok(Peer { kind, out }),
+            Ok(output) if output.status.success() => Ok(Peer { kind, out, counting: None }),
             Ok(output) => {
                 let said = String::from_utf8_lossy(&output.stderr);
                 let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
@@ -139,10 +147,19 @@ impl Peer {
         self.out.join("bench")
     }
 
+    /// The same peer, whose programs count.
+    pub(crate) fn counting(self, counting: Counting) -> Self {
+        Peer { counting: Some(counting), ..self }
+    }
+
     /// The program without arguments.
     fn command(&self) -> Command {
         if self.kind != Kind::JacOrb {
-            return Command::new(self.program());
+            let mut command = Command::new(self.program());
+            if let Some(Counting { library, file }) = &self.counting {
+                command.env("LD_PRELOAD", library).env("CORELANE_LOCKS", file);
+            }
+            return command;
         }
         let mut command = Command::new("java");
         // One thread collects garbage, so that on one core it does not compete with others of its kind.
@@ -203,8 +220,8 @@ impl Peer {
 const LARGE_MESSAGES: [&str; 2] = ["-ORBgiopMaxMsgSize", "134217728"];
 
 /// Beside our own program, where build output is; else among temporary files.
-fn output_folder(kind: Kind) -> Result<PathBuf, Failure> {
-    let name = Path::new("bench-peers").join(kind.folder());
+pub(crate) fn output_folder(name: &str) -> Result<PathBuf, Failure> {
+    let name = Path::new("bench-peers").join(name);
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(&name)));
     let temporary = std::env::temp_dir().join(format!("corelane-{}", std::process::id())).join(&name);
     let folders = beside.into_iter().chain([temporary]);
