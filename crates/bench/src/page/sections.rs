@@ -145,7 +145,9 @@ fn draw(axis: &str, unit: &str, mut lines: Vec<Line>) -> String {
         let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), v| (low.min(v), high.max(v)));
         high > 30.0 * low
     };
-    let (wide, tall) = (spans(|point| point.0), spans(|point| point.1));
+    // 0 has no place on a logarithmic axis: "no client" must not lie where one does.
+    let from_zero = lines.iter().flat_map(|line| &line.points).any(|point| point.0 <= 0.0);
+    let (wide, tall) = (!from_zero && spans(|point| point.0), spans(|point| point.1));
     chart::lines(Axis { title: axis, logarithmic: wide }, Axis { title: unit, logarithmic: tall }, &lines)
 }
 
