@@ -43,6 +43,8 @@ pub struct Who {
 #[derive(Debug)]
 pub struct Reporter {
     orb: RtOrb,
+    /// Operations that have begun.
+    pub begun: AtomicUsize,
     /// Threads that are in `wait`.
     pub waiting: AtomicUsize,
     /// Lets them go on.
@@ -67,6 +69,7 @@ impl Reporter {
     pub fn setting(orb: &Orb, sets: Option<i16>) -> Arc<Self> {
         Arc::new(Reporter {
             orb: orb.real_time(),
+            begun: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             order: corelane_sys::lock::Mutex::new("order", corelane_sys::lock::Scope::Orb, Vec::new()),
@@ -126,6 +129,7 @@ impl Skeleton for Shared {
         if let Some(priority) = reporter.sets {
             reporter.orb.current()?.set_priority(priority)?;
         }
+        reporter.begun.fetch_add(1, Ordering::SeqCst);
         let who = reporter.who();
         match operation {
             b"who" => {}

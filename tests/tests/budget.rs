@@ -1,8 +1,11 @@
 //! The request budget of the design, counted: allocations, system calls, locks and hand-offs of a call in steady state.
 
-use corelane::{Dispatch, Reference};
+use corelane::poa::PoaPolicies;
+use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId};
+use corelane::{Dispatch, Orb, Reference};
 use corelane_sys::counters;
-use corelane_tests::{Counts, ProbeRef, Server, Small, client, serve};
+use corelane_tests::real_time::fifo_orb;
+use corelane_tests::{Counts, Probe, ProbeRef, Server, Small, TestProbe, client, serve};
 use std::time::Duration;
 
 const CALLS: u64 = 500;
@@ -89,4 +92,43 @@ fn a_variable_result_costs_the_client_one_allocation() {
     let (_orb, probe) = client(&server.ior);
     let cost = measure(&probe, |probe| assert_eq!(probe.echo("text").unwrap(), "text"));
     assert_eq!(cost.client, [2000, 1000, 0, 0]);
+}
+
+/// A probe in a real-time POA, and its reference as text.
+fn in_pool(orb: &Orb, pool: ThreadpoolId, priority: i16) -> String {
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ServerDeclared, priority)),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    let poa =
+        root.create_rt_poa(&priority.to_string(), Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    poa.activate(&TestProbe::default().servant()).unwrap().to_string()
+}
+
+/// What a call of a probe in a pool costs the server.
+fn served_for(ior: &str) -> [u64; 4] {
+    let (_orb, probe) = client(ior);
+    measure(&probe, |probe| assert_eq!(probe.cube_octet(3).unwrap(), 27)).server
+}
+
+#[test]
+fn a_lane_costs_what_a_plain_pool_costs() {
+    let orb = fifo_orb();
+    let lanes = [100, 20_000].map(|priority| LaneConfig { priority, ..LaneConfig::default() });
+    let config = LanesConfig { lanes: lanes.into(), ..LanesConfig::default() };
+    let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
+    for priority in [100, 20_000] {
+        assert_eq!(served_for(&in_pool(&orb, pool, priority)), [3000, 0, 0, 0], "lane {priority}");
+    }
+}
+
+#[test]
+fn a_thread_without_a_lane_changes_its_priority_by_two_system_calls_or_none() {
+    let orb = fifo_orb();
+    let config = ThreadpoolConfig { default_priority: 335, ..ThreadpoolConfig::default() };
+    let pool = orb.real_time().create_threadpool(&config).unwrap();
+    assert_eq!(served_for(&in_pool(&orb, pool, 335)), [3000, 0, 0, 0]);
+    assert_eq!(served_for(&in_pool(&orb, pool, 16384)), [5000, 0, 0, 0]);
 }

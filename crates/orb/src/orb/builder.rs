@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Transports};
+use corelane_sys::guarantees::{self, Holds};
 use corelane_wire::{CharSet, Limits, Version};
 
 use super::Orb;
@@ -46,6 +47,7 @@ pub struct OrbBuilder {
     native_char_set: CharSet,
     fragment_size: Option<usize>,
     rt: RtConfig,
+    required: Vec<String>,
     on_event: Option<Callback>,
 }
 
@@ -62,6 +64,13 @@ pub enum OrbError {
         /// Why.
         error: io::Error,
     },
+    /// A guarantee that was required does not hold here.
+    Guarantee {
+        /// Its name.
+        name: String,
+        /// What was found, and what to change.
+        why: String,
+    },
     /// A thread could not be started.
     Thread(io::Error),
     /// The system is out of descriptors or memory.
@@ -75,6 +84,9 @@ impl fmt::Display for OrbError {
                 write!(f, "\"{text}\" is no address: write tcp:HOST:PORT, tcp:[IPV6]:PORT or unix:PATH")
             }
             OrbError::Listen { endpoint, error } => write!(f, "cannot listen at {endpoint}: {error}"),
+            OrbError::Guarantee { name, why } => {
+                write!(f, "the guarantee `{name}` is required and does not hold: {why}")
+            }
             OrbError::Thread(error) => write!(f, "cannot start a thread: {error}"),
             OrbError::System(error) => write!(f, "cannot make an ORB: {error}"),
         }
@@ -103,6 +115,7 @@ impl OrbBuilder {
             native_char_set: CharSet::Utf8,
             fragment_size: None,
             rt: RtConfig::default(),
+            required: Vec::new(),
             on_event: None,
         }
     }
@@ -209,6 +222,13 @@ impl OrbBuilder {
         self
     }
 
+    /// Makes [`build`](Self::build) fail unless the machine gives this guarantee: a name of [`rt::guarantees`](crate::rt::guarantees),
+    /// such as `scheduling-class`. May be called several times.
+    pub fn require(mut self, guarantee: impl Into<String>) -> Self {
+        self.required.push(guarantee.into());
+        self
+    }
+
     /// Calls `callback` for everything that goes wrong without anybody having asked.
     pub fn on_event(mut self, callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.on_event = Some(Box::new(callback));
@@ -218,8 +238,10 @@ impl OrbBuilder {
     /// Makes the ORB, listening and serving.
     ///
     /// # Errors
-    /// For an address that is none or cannot be listened at, and when the system refuses descriptors or threads.
+    /// For a guarantee that is required and does not hold, for an address that is none or cannot be listened at, and when the
+    /// system refuses descriptors or threads.
     pub fn build(self) -> Result<Orb, OrbError> {
+        check(&self.required)?;
         let publish = self.publish.iter().map(|address| parse(address)).collect::<Result<Vec<_>, _>>()?;
         let config = Config {
             limits: self.limits,
@@ -253,6 +275,26 @@ impl OrbBuilder {
         core.start(lanes)?;
         Ok(orb)
     }
+}
+
+/// Whether every required guarantee holds.
+fn check(required: &[String]) -> Result<(), OrbError> {
+    if required.is_empty() {
+        return Ok(());
+    }
+    let report = guarantees::report();
+    for name in required {
+        let missing = |why: String| Err(OrbError::Guarantee { name: name.clone(), why });
+        match report.iter().find(|guarantee| guarantee.name == name) {
+            Some(guarantee) if guarantee.holds == Holds::Yes => {}
+            Some(guarantee) => return missing(format!("{}. {}", guarantee.found, guarantee.advice)),
+            None => {
+                let known: Vec<&str> = report.iter().map(|guarantee| guarantee.name).collect();
+                return missing(format!("there is no such guarantee; there are {}", known.join(", ")));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A number that no other ORB has, and that cannot be guessed: the standard library's hash keys are random.
@@ -320,6 +362,22 @@ pub(super) fn with_ports(publish: &[Endpoint], listening: &[Endpoint]) -> Vec<En
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_required_guarantee_holds_or_the_orb_is_not_made() {
+        for guarantee in guarantees::report() {
+            let made = OrbBuilder::new().require(guarantee.name).build();
+            match guarantee.holds {
+                Holds::Yes => assert!(made.is_ok(), "{guarantee:?}"),
+                Holds::No | Holds::Unknown => {
+                    let error = made.unwrap_err();
+                    assert!(error.to_string().contains(guarantee.name), "{error}");
+                }
+            }
+        }
+        let unknown = OrbBuilder::new().require("luck").build().unwrap_err().to_string();
+        assert!(unknown.contains("luck") && unknown.contains("scheduling-class"), "{unknown}");
+    }
 
     #[test]
     fn addresses_are_read_or_refused_with_help() {

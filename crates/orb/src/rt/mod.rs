@@ -28,6 +28,8 @@ pub use corelane_sched::{
     Continuous, Direct, DscpTable, Linear, NativePriority, NativeRange, NetworkPriorityMapping, Priority, PriorityBand,
     PriorityMapping, PriorityModel, PriorityTransform,
 };
+pub use corelane_sys::guarantees::{Guarantee, Holds};
+pub use corelane_sys::thread::Scheduling;
 pub use current::RtCurrent;
 pub(crate) use current::{Running, of_caller};
 pub use mutex::{RtMutex, RtMutexGuard};
@@ -37,6 +39,12 @@ pub use station::{ServedBy, served_by};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
+
+/// Which real-time guarantees the machine gives to this process, found by looking and trying; what
+/// [`OrbBuilder::require`](crate::OrbBuilder::require) goes by, and what `corelane doctor` shows.
+pub fn guarantees() -> Vec<Guarantee> {
+    corelane_sys::guarantees::report()
+}
 
 /// `RTCORBA::RTORB`: makes thread pools and mutexes. It does not keep its ORB alive.
 ///

@@ -1,0 +1,202 @@
+//! Known sources of priority inversion, each produced in a deliberately wrong configuration and gone in the right one. On one core,
+//! with SCHED_FIFO threads whose work is bounded; what happens in which order decides, not how long it takes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use corelane::poa::PoaPolicies;
+use corelane::rt::{
+    Bound, LaneConfig, LanesConfig, PriorityModel, RtMutex, RtPolicies, ThreadpoolConfig, ThreadpoolId,
+};
+use corelane::{ObjectRef, Orb};
+use corelane_sys::clock::now;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::thread::{Builder, CpuSet, Scheduling, affinity};
+use corelane_tests::real_time::{RawClient, Reporter, fifo_orb, said, until};
+
+/// Native priorities 2, 25 and 50 by the default mapping.
+const LOW: i16 = 335;
+const MIDDLE: i16 = 8025;
+const HIGH: i16 = 16384;
+
+fn last_core() -> usize {
+    affinity(None).unwrap().iter().last().unwrap()
+}
+
+fn object(orb: &Orb, pool: ThreadpoolId) -> (ObjectRef, Arc<Reporter>) {
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, LOW)),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("busy", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    let reporter = Reporter::new(orb);
+    (poa.activate(&reporter.servant()).unwrap(), reporter)
+}
+
+fn laned(orb: &Orb) -> ThreadpoolId {
+    let cores = vec![last_core()];
+    let lane = |priority| LaneConfig { priority, cores: cores.clone(), ..LaneConfig::default() };
+    let lanes = vec![lane(LOW), lane(HIGH)];
+    orb.real_time().create_threadpool_with_lanes(&LanesConfig { lanes, ..LanesConfig::default() }).unwrap()
+}
+
+fn unlaned(orb: &Orb, buffering: Option<Bound>) -> ThreadpoolId {
+    let cores = vec![last_core()];
+    let config = ThreadpoolConfig { default_priority: LOW, cores, buffering, ..ThreadpoolConfig::default() };
+    orb.real_time().create_threadpool(&config).unwrap()
+}
+
+/// Low requests keep the server busy, then a high one arrives: how many low ones end before it does.
+fn low_ones_before_the_high(orb: &Orb, pool: ThreadpoolId) -> usize {
+    const LOW_ONES: usize = 6;
+    let (object, reporter) = object(orb, pool);
+    let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).collect();
+    let mut low = RawClient::connect(&object, ports[0]);
+    let mut high = RawClient::connect(&object, *ports.last().unwrap());
+    let who = high.who(Some(HIGH)).who();
+    assert_eq!((who.native, who.thread.contains("/l")), (50, true));
+    reporter.order.lock().clear();
+    let begun = reporter.begun.load(SeqCst);
+    for _ in 0..LOW_ONES {
+        low.begin("spin", LOW, Some(20_000));
+    }
+    until(|| reporter.begun.load(SeqCst) > begun);
+    // Some have ended by now if this thread was late.
+    let ended = reporter.order.lock().len();
+    let _ = high.who(Some(HIGH)).who();
+    for _ in 0..LOW_ONES {
+        let _ = low.receive().2.who();
+    }
+    let order = reporter.order.lock().clone();
+    assert_eq!(order.len(), LOW_ONES + 1);
+    order.iter().position(|priority| *priority == HIGH).unwrap() - ended
+}
+
+#[test]
+fn with_lanes_the_high_request_is_next_whatever_low_ones_wait() {
+    let orb = fifo_orb();
+    // The one that runs is preempted. One may end between this thread's look and the arrival.
+    let before = low_ones_before_the_high(&orb, laned(&orb));
+    assert!(before <= 1, "{before} low requests were served before the high one");
+}
+
+#[test]
+fn without_lanes_the_high_request_waits_for_all_low_ones_that_have_come() {
+    let orb = fifo_orb();
+    let before = low_ones_before_the_high(&orb, unlaned(&orb, None));
+    assert!(before >= 3, "the inversion does not show: {before} low requests before the high one");
+}
+
+#[test]
+fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
+    let orb = fifo_orb();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let config = ThreadpoolConfig {
+        default_priority: HIGH,
+        buffering: Some(Bound { requests: 64, octets: 0 }),
+        cores: (cores > 1).then(last_core).into_iter().collect(),
+        ..ThreadpoolConfig::default()
+    };
+    let pool = orb.real_time().create_threadpool(&config).unwrap();
+    let (object, reporter) = object(&orb, pool);
+    let mut blocker = RawClient::to(&object);
+    blocker.begin("wait", LOW, None);
+    reporter.until_waiting(1);
+    let mut low = RawClient::to(&object);
+    for _ in 0..3 {
+        low.begin("who", LOW, None);
+    }
+    // One connection after the other: a request that has come in is not overtaken by reading order.
+    let mut high = RawClient::to(&object);
+    high.begin("who", HIGH, None);
+    let mut probe = RawClient::to(&object);
+    // 64 wait when this one is refused, so all others have come in.
+    for _ in 0..61 {
+        probe.begin("who", MIDDLE, None);
+    }
+    assert!(matches!(probe.receive().2, corelane_tests::real_time::Answer::Raised(..)));
+    reporter.release();
+    let _ = high.receive().2.who();
+    for _ in 0..3 {
+        let _ = low.receive().2.who();
+    }
+    let order = reporter.order.lock().clone();
+    assert_eq!(order[..2], [LOW, HIGH]);
+    assert_eq!(order[order.len() - 3..], [LOW; 3]);
+}
+
+/// On one core: a low thread holds the lock, a high one waits for it, a middle one would run for 60 ms. True if the high one has the lock
+/// before the middle one is through.
+fn high_is_first(lock: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> bool {
+    let core = CpuSet::one(last_core());
+    let start = |priority, body: Box<dyn FnOnce() + Send>| {
+        Builder::new().name("inversion").affinity(core).scheduling(Scheduling::Fifo(priority)).spawn(body).unwrap()
+    };
+    fn work(time: Duration) {
+        let end = now() + time;
+        while !end.is_past() {}
+    }
+    let lock = Arc::new(lock);
+    let [held, middle_runs, middle_done, high_first] = [(); 4].map(|()| Arc::new(AtomicBool::new(false)));
+    let low = {
+        let (lock, held, middle_runs) = (Arc::clone(&lock), Arc::clone(&held), Arc::clone(&middle_runs));
+        start(
+            1,
+            Box::new(move || {
+                lock(&mut || {
+                    held.store(true, SeqCst);
+                    // Until the middle thread has taken the core, and a little more.
+                    let end = now() + Duration::from_secs(2);
+                    while !middle_runs.load(SeqCst) && !end.is_past() {}
+                    work(Duration::from_millis(2));
+                });
+            }),
+        )
+    };
+    until(|| held.load(SeqCst));
+    let high = {
+        let (lock, middle_runs) = (Arc::clone(&lock), Arc::clone(&middle_runs));
+        let (middle_done, high_first) = (Arc::clone(&middle_done), Arc::clone(&high_first));
+        start(
+            3,
+            Box::new(move || {
+                // Until the middle thread runs; this one sleeps, so that it can.
+                until(|| middle_runs.load(SeqCst));
+                lock(&mut || high_first.store(!middle_done.load(SeqCst), SeqCst));
+            }),
+        )
+    };
+    let middle = start(
+        2,
+        Box::new(move || {
+            middle_runs.store(true, SeqCst);
+            work(Duration::from_millis(60));
+            middle_done.store(true, SeqCst);
+        }),
+    );
+    for thread in [low, high, middle] {
+        thread.join().unwrap();
+    }
+    high_first.load(SeqCst)
+}
+
+#[test]
+fn a_mutex_without_inheritance_lets_the_middle_thread_go_first() {
+    let mutex = Mutex::new("without inheritance", Scope::Orb, ());
+    assert!(!high_is_first(move |body| {
+        let _held = mutex.lock();
+        body();
+    }));
+}
+
+#[test]
+fn the_rt_mutex_lends_the_priority_of_who_waits() {
+    let mutex: RtMutex = fifo_orb().real_time().create_mutex();
+    assert!(high_is_first(move |body| {
+        let _held = mutex.lock().unwrap();
+        body();
+    }));
+}
