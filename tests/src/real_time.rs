@@ -320,8 +320,16 @@ impl RawClient {
     /// # Panics
     /// When it cannot: the test has failed then.
     pub fn send(&mut self, operation: &str, context: Option<&[u8]>, argument: Option<u32>) -> u32 {
+        self.send_with(operation, context.map(|data| (context_id::RT_CORBA_PRIORITY, data)), argument)
+    }
+
+    /// Sends a request with this service context.
+    ///
+    /// # Panics
+    /// When it cannot: the test has failed then.
+    pub fn send_with(&mut self, operation: &str, context: Option<(u32, &[u8])>, argument: Option<u32>) -> u32 {
         let mut message = Encoder::new();
-        let context = context.map(|data| ServiceContext { id: context_id::RT_CORBA_PRIORITY, data });
+        let context = context.map(|(id, data)| ServiceContext { id, data });
         let head = RequestHead {
             version: Version::GIOP_1_2,
             request_id: self.next,
@@ -345,11 +353,7 @@ impl RawClient {
     /// # Panics
     /// When none comes: the test has failed then.
     pub fn receive(&mut self) -> (u32, Option<i16>, Answer) {
-        let mut message = vec![0; 12];
-        self.stream.read_exact(&mut message).expect("a reply");
-        let header = Header::parse(message.first_chunk().expect("a header")).expect("GIOP");
-        message.resize(header.total(), 0);
-        self.stream.read_exact(&mut message[12..]).expect("the rest of the reply");
+        let (header, message) = self.receive_message();
         let limits = Limits::DEFAULT;
         let reply = Reply::parse(&message, &header, &limits).expect("a reply");
         let echo = reply.contexts.find(context_id::RT_CORBA_PRIORITY);
@@ -364,6 +368,30 @@ impl RawClient {
             other => panic!("{other:?}"),
         };
         (reply.request_id, echo, answer)
+    }
+
+    /// The next reply of an operation without results: the exception, if it is one.
+    ///
+    /// # Panics
+    /// When none comes: the test has failed then.
+    pub fn receive_void(&mut self) -> Option<(SystemExceptionKind, u32)> {
+        let (header, message) = self.receive_message();
+        let limits = Limits::DEFAULT;
+        let reply = Reply::parse(&message, &header, &limits).expect("a reply");
+        let mut body = Decoder::new(&message, header.endian).at(reply.body_at).with_version(header.version);
+        match reply.status {
+            ReplyStatus::NoException => None,
+            _ => SystemExceptionBody::read(&mut body).ok().map(|exception| (exception.kind, exception.minor)),
+        }
+    }
+
+    fn receive_message(&mut self) -> (Header, Vec<u8>) {
+        let mut message = vec![0; 12];
+        self.stream.read_exact(&mut message).expect("a reply");
+        let header = Header::parse(message.first_chunk().expect("a header")).expect("GIOP");
+        message.resize(header.total(), 0);
+        self.stream.read_exact(&mut message[12..]).expect("the rest of the reply");
+        (header, message)
     }
 
     /// Calls `who` at `priority`.

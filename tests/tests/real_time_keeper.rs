@@ -4,10 +4,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use corelane::poa::PoaPolicies;
-use corelane::rt::{Bound, LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId};
+use corelane::rt::{
+    Bound, LaneConfig, LanesConfig, Late, PriorityModel, RtConfig, RtPolicies, ThreadpoolConfig, ThreadpoolId,
+};
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_tests::real_time::{Answer, RawClient, Reporter, fair_orb, fifo_orb, said, until};
 use corelane_wire::exception::minor::OMG;
+use corelane_wire::giop::context_id;
+use corelane_wire::rt::deadline_context;
 use std::sync::Arc;
 
 const REFUSED: Answer = Answer::Raised(Kind::Transient, OMG | 1);
@@ -251,5 +255,72 @@ fn everything_at_once_under_load_and_the_end_of_it() {
         assert!(served > 400, "{served}");
         orb.root_poa().find_poa("kept", false).unwrap().destroy(true, true).unwrap();
         orb.real_time().destroy_threadpool(pool).unwrap();
+    }
+}
+
+/// Requests with a deadline, to a pool of one thread with a buffer; what they are answered, and the ORB.
+fn late(late: Late) -> (Orb, ObjectRef, Arc<Reporter>) {
+    let config = RtConfig { late, ..RtConfig::default() };
+    let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let buffering = Some(Bound { requests: 8, octets: 0 });
+    let config = ThreadpoolConfig { buffering, default_priority: 16384, ..ThreadpoolConfig::default() };
+    let (object, reporter) = pool(&orb, config);
+    (orb, object, reporter)
+}
+
+fn within(client: &mut RawClient, remaining: Duration) -> u32 {
+    let data = deadline_context(remaining);
+    client.send_with("who", Some((context_id::REMAINING_DEADLINE, &data[..])), None)
+}
+
+#[test]
+fn a_request_whose_deadline_passed_while_it_waited_is_told_of_and_dropped() {
+    let (orb, object, reporter) = late(Late::Drop);
+    let mut blocker = RawClient::to(&object);
+    blocker.begin("wait", 10, None);
+    reporter.until_waiting(1);
+    let mut client = RawClient::to(&object);
+    let (hurried, patient) =
+        (within(&mut client, Duration::from_nanos(1)), within(&mut client, Duration::from_secs(600)));
+    // Answered when both wait: there is no room for the ninth.
+    let mut probe = RawClient::to(&object);
+    for _ in 0..7 {
+        probe.begin("who", 10, None);
+    }
+    assert_eq!(probe.receive().2, REFUSED);
+    reporter.release();
+    let answers: std::collections::HashMap<u32, Answer> =
+        (0..2).map(|_| client.receive()).map(|(id, _, answer)| (id, answer)).collect();
+    assert_eq!(answers[&hurried], Answer::Raised(Kind::Timeout, OMG | 2));
+    assert!(matches!(answers[&patient], Answer::Who(_)));
+    assert_eq!(orb.event_counts().deadlines_passed, 1);
+}
+
+#[test]
+fn late_requests_run_unless_told_otherwise() {
+    let (orb, object, _reporter) = late(Late::Run);
+    let mut client = RawClient::to(&object);
+    within(&mut client, Duration::ZERO);
+    assert!(matches!(client.receive().2, Answer::Who(_)));
+    within(&mut client, Duration::from_secs(600));
+    assert!(matches!(client.receive().2, Answer::Who(_)));
+    client.send_with("who", Some((context_id::REMAINING_DEADLINE, &[1, 0, 0])), None);
+    assert!(matches!(client.receive().2, Answer::Raised(Kind::Marshal, _)));
+    assert_eq!(orb.event_counts().deadlines_passed, 1);
+}
+
+#[test]
+fn a_late_request_in_a_lane_may_run_at_a_lower_priority() {
+    let config = RtConfig { late: Late::Lower(335), ..RtConfig::default() };
+    let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let lanes = vec![LaneConfig { priority: 16384, ..LaneConfig::default() }];
+    let pool = orb.real_time().create_threadpool_with_lanes(&LanesConfig { lanes, ..LanesConfig::default() }).unwrap();
+    let (object, _reporter) = object(&orb, pool);
+    let mut client = RawClient::to(&object);
+    for (remaining, native) in [(Duration::from_secs(600), 50), (Duration::ZERO, 2), (Duration::from_secs(600), 50)] {
+        within(&mut client, remaining);
+        assert_eq!(client.receive().2.who().native, native);
     }
 }

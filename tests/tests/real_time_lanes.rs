@@ -7,7 +7,8 @@ use corelane::rt::{
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_tests::real_time::{Answer, RawClient, Reporter, ask, fair_orb, fifo_orb, said, until};
 use corelane_wire::exception::minor::OMG;
-use corelane_wire::rt::priority_context;
+use corelane_wire::giop::context_id;
+use corelane_wire::rt::{priority_context, range_context};
 
 const CLIENT: PriorityModel = PriorityModel::ClientPropagated;
 const SERVER: PriorityModel = PriorityModel::ServerDeclared;
@@ -417,4 +418,66 @@ fn a_thread_of_the_application_gets_the_priority_that_it_sets() {
     })
     .join()
     .unwrap();
+}
+
+#[test]
+fn a_band_is_bound_where_a_lane_is_in_it() {
+    let orb = fair_orb();
+    let pool = lanes(&orb, &[10, 20]);
+    let bind = |object: &ObjectRef, low: i16, high: i16| {
+        let mut client = RawClient::to(object);
+        client.send_with(
+            "_bind_priority_band",
+            Some((context_id::RT_CORBA_PRIORITY_RANGE, &range_context(low, high)[..])),
+            None,
+        );
+        client.receive_void()
+    };
+    let laned = object(&orb, "laned", &model(CLIENT, 10, Some(pool)));
+    assert_eq!((bind(&laned, 5, 15), bind(&laned, 0, 32767)), (None, None));
+    assert_eq!(bind(&laned, 11, 19), Some((Kind::InvPolicy, OMG | 1)));
+    assert_eq!((bind(&laned, 9, 5), bind(&laned, -1, 5)), (Some((Kind::BadParam, 0)), Some((Kind::BadParam, 0))));
+    let banded = RtPolicies { priority_bands: Some(vec![(5, 15), (16, 30)]), ..model(CLIENT, 10, None) };
+    let banded = object(&orb, "banded", &banded);
+    assert_eq!((bind(&banded, 5, 15), bind(&banded, 6, 7)), (None, None));
+    assert_eq!(bind(&banded, 10, 20), Some((Kind::InvPolicy, OMG | 1)));
+    let plain = orb.root_poa().activate(&Reporter::new(&orb).servant()).unwrap();
+    assert_eq!(bind(&plain, 5, 15), Some((Kind::BadOperation, OMG | 2)));
+}
+
+#[test]
+fn connections_of_a_lane_get_the_code_point_of_its_priority() {
+    /// Notes for which priorities it was asked.
+    #[derive(Debug, Default)]
+    struct Asked(Mutex<Vec<i16>>);
+    impl NetworkPriorityMapping for Asked {
+        fn to_dscp(&self, priority: Priority) -> Option<u8> {
+            self.0.lock().push(priority.get());
+            // More than fits: refused, told, and otherwise without consequence.
+            Some(if priority.get() == 20 { 64 } else { 46 })
+        }
+    }
+    let asked = Arc::new(Asked(Mutex::new("asked", Scope::Orb, Vec::new())));
+    let config =
+        RtConfig { scheduling: SchedulingClass::Fair, network: Some(Arc::clone(&asked) as _), ..RtConfig::default() };
+    let refused = Arc::new(AtomicUsize::new(0));
+    let told = Arc::clone(&refused);
+    let orb = Orb::builder()
+        .real_time(config)
+        .on_event(move |event| {
+            if let Event::CodePointRefused { dscp: 64, .. } = event {
+                told.fetch_add(1, Ordering::SeqCst);
+            }
+        })
+        .listen("tcp:127.0.0.1:0")
+        .build()
+        .unwrap();
+    let object = object(&orb, "marked", &model(CLIENT, 10, Some(lanes(&orb, &[10, 20]))));
+    orb.root_poa().manager().activate().unwrap();
+    for (port, priority) in said(&object).lanes {
+        assert_eq!(RawClient::connect(&object, port).who(Some(priority)).who().priority, priority);
+    }
+    let mut asked = asked.0.lock().clone();
+    asked.sort_unstable();
+    assert_eq!((asked, refused.load(Ordering::SeqCst)), (vec![10, 20], 1));
 }

@@ -197,6 +197,10 @@ impl Stream for Socket {
         socket::set_send_timeout(self.fd.as_fd(), some(send))
     }
 
+    fn set_dscp(&self, dscp: u8) -> io::Result<()> {
+        socket::set_dscp(self.fd.as_fd(), dscp)
+    }
+
     fn shutdown(&self, half: Half) {
         let direction = match half {
             Half::Write => socket::Shutdown::Write,

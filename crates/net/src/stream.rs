@@ -104,6 +104,14 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// When the descriptor is gone.
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
 
+    /// Sets the differentiated services code point, 0 to 63, of what is sent from now on; nothing happens where there are no packets.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a larger code point; where the system refuses it.
+    fn set_dscp(&self, _dscp: u8) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Shuts one or both halves down; repeated calls are harmless.
     fn shutdown(&self, half: Half);
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use corelane_net::{Endpoint, Peer};
 
@@ -59,6 +60,24 @@ pub enum Event {
         /// Why.
         error: String,
     },
+    /// A request's client did not wait for it any more when its upcall was to begin.
+    DeadlinePassed {
+        /// The operation.
+        operation: String,
+        /// How long the request had waited here.
+        waited: Duration,
+        /// How long the client was ready to wait when it sent it.
+        remaining: Duration,
+    },
+    /// A connection's packets do not carry the code point of its priority.
+    CodePointRefused {
+        /// Who is at the other end.
+        peer: Peer,
+        /// The code point.
+        dscp: u8,
+        /// Why.
+        error: String,
+    },
     /// A thread of a pool ended early.
     ThreadFailed {
         /// Its name and why.
@@ -81,6 +100,12 @@ impl fmt::Display for Event {
             }
             Event::PriorityRefused { thread, error } => {
                 write!(f, "the thread {thread} runs at best effort: {error}")
+            }
+            Event::DeadlinePassed { operation, waited, remaining } => {
+                write!(f, "{operation} came too late: it had {remaining:?} and waited {waited:?}")
+            }
+            Event::CodePointRefused { peer, dscp, error } => {
+                write!(f, "packets to {peer} do not carry code point {dscp}: {error}")
             }
             Event::ThreadFailed { message } => write!(f, "a thread ended: {message}"),
         }
@@ -109,6 +134,8 @@ pub struct EventCounts {
     pub handed_over: u64,
     /// Threads of pools whose priority or cores the system refused.
     pub priorities_refused: u64,
+    /// Requests whose deadline had passed when their upcall was to begin.
+    pub deadlines_passed: u64,
 }
 
 pub(crate) type Callback = Box<dyn Fn(&Event) + Send + Sync>;
@@ -126,6 +153,7 @@ pub(crate) struct Events {
     panics: AtomicU64,
     handed_over: AtomicU64,
     priorities_refused: AtomicU64,
+    deadlines_passed: AtomicU64,
 }
 
 impl Events {
@@ -154,7 +182,8 @@ impl Events {
             Event::ConnectionRefused { .. } => Some(&self.refused),
             Event::ServantPanicked { .. } => Some(&self.panics),
             Event::PriorityRefused { .. } => Some(&self.priorities_refused),
-            Event::AcceptFailed { .. } | Event::ThreadFailed { .. } => None,
+            Event::DeadlinePassed { .. } => Some(&self.deadlines_passed),
+            Event::AcceptFailed { .. } | Event::CodePointRefused { .. } | Event::ThreadFailed { .. } => None,
         };
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -177,6 +206,7 @@ impl Events {
             panics: read(&self.panics),
             handed_over: read(&self.handed_over),
             priorities_refused: read(&self.priorities_refused),
+            deadlines_passed: read(&self.deadlines_passed),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Real-time CORBA on the wire: two service contexts, and the policies that references carry (Real-time CORBA 1.2; TAO's forms where
 //! the specification leaves them open). Numbers are as they travel; what they mean is the ORB's to say.
 
+use std::time::Duration;
+
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian};
 use crate::ior::profile_tag;
 use crate::limits::Limits;
@@ -60,6 +62,28 @@ pub fn range_context(low: i16, high: i16) -> [u8; 6] {
 pub fn parse_range_context(data: &[u8]) -> Result<(i16, i16), CdrError> {
     let mut d = Decoder::for_encapsulation(data)?;
     Ok((d.read_i16()?, d.read_i16()?))
+}
+
+/// The data of a remaining-deadline context (docs/wire-extensions.md), in the order of this machine.
+///
+/// ```text
+/// octet order | 7 octets of padding | unsigned long long nanoseconds
+/// ```
+#[must_use]
+pub fn deadline_context(remaining: Duration) -> [u8; 16] {
+    let nanoseconds = u64::try_from(remaining.as_nanos()).unwrap_or(u64::MAX);
+    let mut data = [0; 16];
+    data[0] = Endian::NATIVE.flag();
+    data[8..].copy_from_slice(&nanoseconds.to_ne_bytes());
+    data
+}
+
+/// The time in a remaining-deadline context.
+///
+/// # Errors
+/// [`CdrError`] where it is malformed.
+pub fn parse_deadline_context(data: &[u8]) -> Result<Duration, CdrError> {
+    Decoder::for_encapsulation(data)?.read_u64().map(Duration::from_nanos)
 }
 
 /// The value of a PriorityModelPolicy.
@@ -278,6 +302,10 @@ mod tests {
         ];
         assert_eq!(parse_protocols(&encode_protocols(&protocols).unwrap()).unwrap(), protocols);
         assert_eq!(parse_range_context(&range_context(1, 2)), Ok((1, 2)));
+        for remaining in [Duration::ZERO, Duration::from_nanos(u64::MAX), Duration::from_millis(7)] {
+            assert_eq!(parse_deadline_context(&deadline_context(remaining)), Ok(remaining));
+        }
+        assert_eq!(parse_deadline_context(&deadline_context(Duration::MAX)), Ok(Duration::from_nanos(u64::MAX)));
     }
 
     #[test]
@@ -285,6 +313,7 @@ mod tests {
         for data in [&[][..], &[1], &[1, 0], &[1, 0, 5], &[2, 0]] {
             assert!(parse_priority_context(data).is_err(), "{data:?}");
             assert!(parse_range_context(data).is_err(), "{data:?}");
+            assert!(parse_deadline_context(data).is_err(), "{data:?}");
         }
         assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 2, 0, 0, 0, 0, 0]).is_err());
         assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 1, 0, 0, 0, 0]).is_err());

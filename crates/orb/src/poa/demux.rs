@@ -212,6 +212,18 @@ impl Adapters {
         }
     }
 
+    /// The POA of a key's object, if there is one now.
+    #[cold]
+    pub(crate) fn poa_of(&self, key: &[u8]) -> Option<Arc<PoaCore>> {
+        match Key::parse(key) {
+            Key::System { stamp, poa, .. } | Key::User { stamp, poa, .. } if stamp == self.stamp => {
+                self.poas.get(poa.slot, poa.generation).map(|poa| Arc::clone(&poa))
+            }
+            Key::Persistent { path, .. } => self.adapter_by_path(path),
+            _ => None,
+        }
+    }
+
     /// Whether a POA that is not dead uses the thread pool.
     pub(crate) fn uses_pool(&self, id: ThreadpoolId) -> bool {
         let uses = |poa: &PoaCore| poa.rt.as_ref().and_then(|rt| rt.pool.as_ref()).is_some_and(|pool| pool.id == id);

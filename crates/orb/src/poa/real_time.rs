@@ -1,6 +1,6 @@
 //! The operations of a real-time POA (`RTPortableServer::POA`; Real-time CORBA 1.2, section 2.16).
 
-use corelane_sched::Priority;
+use corelane_sched::{Priority, PriorityBand};
 
 use super::{ObjectId, Place, Poa, PoaCore, PoaError};
 use crate::object::ObjectRef;
@@ -80,6 +80,11 @@ impl PoaCore {
     /// WrongPolicy unless objects may have priorities of their own.
     fn declaring(&self) -> Result<&RtPoa, PoaError> {
         self.rt.as_ref().filter(|rt| rt.is_server_declared() && !self.is_implicit()).ok_or(PoaError::WrongPolicy)
+    }
+
+    /// Whether connections can carry this band to the POA's objects; `None` without priorities.
+    pub(crate) fn carries(&self, band: PriorityBand) -> Option<bool> {
+        self.rt.as_ref()?.carries(band)
     }
 
     /// The priority of an object's own.

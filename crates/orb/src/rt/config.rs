@@ -23,6 +23,19 @@ pub enum SchedulingClass {
     Fair,
 }
 
+/// What becomes of a request whose client does not wait for it any more when its upcall would begin. It is counted and told in any
+/// case ([`Event::DeadlinePassed`](crate::Event::DeadlinePassed)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Late {
+    /// It runs.
+    #[default]
+    Run,
+    /// It does not run: TIMEOUT, COMPLETED_NO.
+    Drop,
+    /// It runs at this CORBA priority, if its thread has a fixed priority that is higher.
+    Lower(i16),
+}
+
 /// What holds for all priorities of an ORB.
 #[derive(Clone, Debug)]
 pub struct RtConfig {
@@ -34,6 +47,8 @@ pub struct RtConfig {
     pub network: Option<Arc<dyn NetworkPriorityMapping>>,
     /// The class of threads with a priority.
     pub scheduling: SchedulingClass,
+    /// What becomes of requests whose deadline passed before their upcall.
+    pub late: Late,
 }
 
 impl Default for RtConfig {
@@ -43,6 +58,7 @@ impl Default for RtConfig {
             transform: None,
             network: None,
             scheduling: SchedulingClass::Fifo,
+            late: Late::Run,
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) mod station;
 use std::sync::{Arc, Weak};
 
 pub use client::RtClientPolicies;
-pub use config::{LaneConfig, LanesConfig, RtConfig, SchedulingClass, ThreadpoolConfig};
+pub use config::{LaneConfig, LanesConfig, Late, RtConfig, SchedulingClass, ThreadpoolConfig};
 pub use corelane_sched::admission::Bound;
 pub use corelane_sched::{
     Continuous, Direct, DscpTable, Linear, NativePriority, NativeRange, NetworkPriorityMapping, Priority, PriorityBand,
@@ -45,6 +45,11 @@ use crate::orb::Core;
 pub fn guarantees() -> Vec<Guarantee> {
     corelane_sys::guarantees::report()
 }
+
+/// The user's page about real time; its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/real-time.md")]
+mod user_page {}
 
 /// `RTCORBA::RTORB`: makes thread pools and mutexes. It does not keep its ORB alive.
 ///

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corelane_net::Endpoint;
 use corelane_sched::placement::{Place, Policies, Violation};
-use corelane_sched::{Declared, Priority, PriorityBands, PriorityModel};
+use corelane_sched::{Declared, Priority, PriorityBand, PriorityBands, PriorityModel};
 use corelane_sys::lock::{Mutex, Scope};
 
 use super::config::unmappable;
@@ -84,6 +84,18 @@ impl RtPoa {
             None => core.listening().to_vec(),
             Some(pool) => pool.lanes.iter().flat_map(|lane| lane.endpoints().cloned()).collect(),
         }
+    }
+
+    /// Whether connections can carry this band to the POA's objects; `None` without a priority model.
+    pub(crate) fn carries(&self, band: PriorityBand) -> Option<bool> {
+        self.model?;
+        let rules = self.rules();
+        let has_lane = rules.lanes.is_empty() || rules.lanes.iter().any(|lane| band.contains(*lane));
+        let in_band = self
+            .bands
+            .as_ref()
+            .is_none_or(|bands| bands.as_slice().iter().any(|own| own.contains(band.low) && own.contains(band.high)));
+        Some(has_lane && in_band)
     }
 
     /// Whether objects may have priorities of their own.

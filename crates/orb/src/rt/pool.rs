@@ -77,6 +77,8 @@ pub(crate) struct Role {
     pub(crate) ceiling: Priority,
     /// A pool with lanes: threads never change their priority.
     pub(crate) is_lane: bool,
+    /// No lane of the pool is higher.
+    pub(crate) is_top: bool,
     pub(crate) native: Option<Scheduling>,
     pub(crate) cores: Option<CpuSet>,
     /// What becomes of requests while all threads are busy.
@@ -241,6 +243,7 @@ fn role(
         priority,
         ceiling,
         is_lane,
+        is_top: config.lanes.iter().all(|other| other.priority <= priority.get()),
         native: core.config().rt.native(priority)?,
         cores: (!cores.is_empty()).then_some(cores),
         static_threads: lane.static_threads,

@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::time::Duration;
 
 use corelane_sys::thread::{self, Scheduling};
 
@@ -45,6 +46,7 @@ thread_local! {
     static NATIVE: Cell<Option<Scheduling>> = const { Cell::new(None) };
     /// What the kernel said when it was asked.
     static FOUND: Cell<Option<Scheduling>> = const { Cell::new(None) };
+    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     static REQUEST: Cell<Request> = const { Cell::new(Request { connection: 0, handed_over: false }) };
 }
 
@@ -160,6 +162,36 @@ impl Before {
             // Going back is never refused; if it were, the next change would try again.
             let _ = change(then);
         }
+    }
+}
+
+/// How long the request that the calling thread is about to serve has waited since it was read.
+pub(crate) fn set_waited(waited: Duration) {
+    WAITED.set(waited);
+}
+
+/// The same, once: what is served next has not waited unless it is said again.
+#[inline]
+pub(crate) fn take_waited() -> Duration {
+    WAITED.replace(Duration::ZERO)
+}
+
+/// Runs at a lower priority than the lane's; what was before comes back when this is dropped.
+pub(crate) struct Lowered(Before);
+
+impl Lowered {
+    /// `None` if the calling thread has no fixed priority above `to`.
+    pub(crate) fn to(to: Scheduling) -> Option<Self> {
+        let now = native().ok()?;
+        let lowered = Lowered(Before::now());
+        // Lowering is never refused.
+        (to.priority() < now.priority() && change(to).is_ok()).then_some(lowered)
+    }
+}
+
+impl Drop for Lowered {
+    fn drop(&mut self) {
+        self.0.restore();
     }
 }
 

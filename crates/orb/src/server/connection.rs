@@ -24,6 +24,7 @@ use super::closing::{Closing, Outcome, Step};
 use super::lane::{Lane, Work};
 use crate::clock;
 use crate::receive::ReceiveBuffer;
+use crate::rt::station;
 
 /// Replies of low priority leave in slices of this size, so that one does not hold the kernel for long (decision 11).
 const SLICE: usize = 64 * 1024;
@@ -79,11 +80,17 @@ pub(crate) struct Origin {
     pub(crate) station: (u32, u32),
     /// The highest priority that its requests may ask for.
     pub(crate) ceiling: Priority,
+    /// Replies leave in slices: there is a higher lane, whose replies the kernel is not to be busy for.
+    pub(crate) in_slices: bool,
 }
 
 /// A request that waits; it counts against the bound of its connection.
 #[derive(Debug)]
-pub(crate) struct Waiting(Arc<Connection>);
+pub(crate) struct Waiting {
+    connection: Arc<Connection>,
+    /// When it was read.
+    since: Monotonic,
+}
 
 /// What the thread that has the turn works on.
 #[derive(Debug)]
@@ -190,7 +197,7 @@ impl Connection {
     #[cold]
     pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        Waiting(Arc::clone(self))
+        Waiting { connection: Arc::clone(self), since: clock::now() - station::take_waited() }
     }
 
     #[inline]
@@ -218,6 +225,9 @@ impl Connection {
         }
         if !writing.queue.is_empty() {
             return self.enqueue(writing, message, 0);
+        }
+        if self.origin.in_slices && message.iter().map(|slice| slice.len()).sum::<usize>() > SLICE {
+            return self.send_rest(writing, message, 0, wait);
         }
         if let [whole] = message {
             return match self.stream.send(whole, wait) {
@@ -408,9 +418,10 @@ impl Connection {
 }
 
 impl Waiting {
-    /// It waits no longer.
+    /// It waits no longer, and is served next by the calling thread.
     pub(crate) fn leave(self) -> Arc<Connection> {
-        Arc::clone(&self.0)
+        station::set_waited(clock::now().since(self.since));
+        Arc::clone(&self.connection)
     }
 }
 
@@ -418,17 +429,18 @@ impl std::ops::Deref for Waiting {
     type Target = Arc<Connection>;
 
     fn deref(&self) -> &Arc<Connection> {
-        &self.0
+        &self.connection
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         // Reading paused at the bound; who paused there looks once more after it has given up its turn.
-        if self.0.waiting.fetch_sub(1, Ordering::SeqCst) == self.0.bounds.waiting
-            && let Some(lane) = self.0.lane.upgrade()
+        let connection = &self.connection;
+        if connection.waiting.fetch_sub(1, Ordering::SeqCst) == connection.bounds.waiting
+            && let Some(lane) = connection.lane.upgrade()
         {
-            lane.push(Work::Read(self.0.place));
+            lane.push(Work::Read(connection.place));
         }
     }
 }

@@ -252,7 +252,7 @@ impl Lane {
         role: &Role,
     ) -> io::Result<()> {
         let now = self.situation(keeper);
-        if self.has_request() {
+        if self.ready.has_request() {
             match role.rules.decide(now, 0) {
                 Verdict::Spawn => return self.spawn_dynamic(core, keeper),
                 Verdict::Borrow => {
@@ -267,7 +267,7 @@ impl Lane {
             keeper.bell.drain();
             return Ok(());
         }
-        if let Some(reading) = self.take_reading() {
+        if let Some(reading) = self.ready.take_reading() {
             self.perform(core, worker, reading);
             return Ok(());
         }
@@ -285,7 +285,7 @@ impl Lane {
     }
 
     fn situation(&self, keeper: &Keeper) -> Situation {
-        let (waiting, waiting_octets) = self.buffered();
+        let (waiting, waiting_octets) = self.ready.buffered();
         Situation {
             dynamic_threads: keeper.dynamic.load(Ordering::Acquire),
             can_borrow: keeper.can_borrow(),
@@ -304,12 +304,12 @@ impl Lane {
         }
         // In a pool without lanes the more urgent one goes first.
         let priority = if role.is_lane { 0 } else { request::priority_of(&message).unwrap_or(role.priority.get()) };
-        self.buffer(priority, connection.wait(), message, octets);
+        self.ready.buffer(priority, connection.wait(), message, octets);
     }
 
     /// Starts a dynamic thread for the oldest request.
     fn spawn_dynamic(self: &Arc<Self>, core: &Arc<Core>, keeper: &Keeper) -> io::Result<()> {
-        let Some(work) = self.take_request() else { return Ok(()) };
+        let Some(work) = self.ready.take_request() else { return Ok(()) };
         let first = Arc::new(PiMutex::new("first request", Scope::Lane, Some(work)));
         let given = Arc::clone(&first);
         let run = move |lane: &Arc<Lane>, core: &Arc<Core>| {
@@ -335,7 +335,7 @@ impl Lane {
                 core.events().report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
                 // The request waits for a thread that becomes idle.
                 let work = first.lock().take();
-                self.put_back(work);
+                self.ready.put_back(work);
                 poll::wait_readable(keeper.bell.as_fd(), None)?;
                 keeper.bell.drain();
             }
@@ -352,14 +352,14 @@ impl Lane {
     fn borrow_from(self: &Arc<Self>, lower: &Lane) -> bool {
         let Some(lender) = &lower.keeper else { return false };
         let places = lender.places.lock();
-        if !self.has_request() {
+        if !self.ready.has_request() {
             return true;
         }
         let claimed = places.iter().find_map(|place| Some((Arc::clone(place), lender.roster.claim(&place.seat)?)));
         drop(places);
         let Some((place, last)) = claimed else { return false };
         // A thread of this lane may have taken it meanwhile: then the borrowed one finds nothing to do.
-        let work = self.take_request();
+        let work = self.ready.take_request();
         if let Some(native) = self.role.as_ref().and_then(|role| role.native) {
             // Before it is woken: it may have to wait for the core otherwise. Where the system refuses it runs as it is.
             let _ = thread::set_scheduling(Some(place.tid), native);

@@ -2,7 +2,6 @@
 //!
 //! Invariant: a thread that serves one connection never waits for another one's peer.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +13,7 @@ use corelane_sched::Priority;
 use corelane_sys::counters;
 use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
-use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::slots::{Guard, Retired, SlotTable};
 use corelane_sys::thread::{Builder, JoinHandle};
 use corelane_sys::turn::TurnGuard;
@@ -22,16 +21,18 @@ use corelane_sys::turn::TurnGuard;
 use super::admission::{self, Arrival};
 use super::closing::Lingering;
 use super::config::{Dispatch, PoolConfig};
-use super::connection::{Bounds, Connection, Origin, Reading, Waiting};
+use super::connection::{Bounds, Connection, Origin, Reading};
 use super::keeper::Keeper;
 use super::queue::Queue;
+use super::ready::ReadyList;
+pub(crate) use super::ready::Work;
 use super::worker::{Message, Read, Worker};
 use super::{dedicated, request};
 use crate::clock;
 use crate::event::Event as OrbEvent;
 use crate::fault::Fault;
 use crate::orb::Core;
-use crate::poa::{Held, Resume};
+use crate::poa::Resume;
 use crate::rt::pool::Role;
 use crate::rt::station::{self, DEFAULT_POOL};
 
@@ -43,8 +44,6 @@ const LISTENER: u64 = 1 << 63;
 const BURST: usize = 256;
 /// Connections accepted in one go before other work has a turn.
 const ACCEPTS: usize = 64;
-/// Requests that came in elsewhere and wait here at most; further ones are answered with TRANSIENT 1.
-const HANDED_OVER: usize = 1024;
 
 /// What a connection's descriptor is watched for: edges only. Room to write is of interest only while replies wait: a Unix
 /// socket reports it every time the peer reads.
@@ -66,9 +65,7 @@ pub(crate) struct Lane {
     listeners: Mutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
     connections: SlotTable<Arc<Connection>>,
-    /// Threads of other priorities list requests here that came in with them, so whoever holds it inherits.
-    ready: PiMutex<Ready>,
-    ready_count: AtomicUsize,
+    pub(super) ready: ReadyList,
     /// A thread has been woken for the ready list and has not looked yet: waking another would only cost.
     waking: AtomicBool,
     /// Half-sync/half-async only.
@@ -86,51 +83,6 @@ pub(crate) struct Lane {
     stop: AtomicBool,
     /// Of lanes whose pool has more to offer than waiting while all threads are busy.
     pub(crate) keeper: Option<Keeper>,
-}
-
-/// What is listed.
-#[derive(Debug, Default)]
-struct Ready {
-    work: VecDeque<Work>,
-    /// Buffered requests among it, and their octets.
-    buffered: u32,
-    octets: u64,
-}
-
-impl Ready {
-    /// Takes out what stands at `index`.
-    fn take(&mut self, index: usize) -> Option<Work> {
-        let work = self.work.remove(index)?;
-        if let Work::Buffered { octets, .. } = &work {
-            self.buffered -= 1;
-            self.octets -= octets;
-        }
-        Some(work)
-    }
-}
-
-/// Something to do that no descriptor reports.
-#[derive(Debug)]
-pub(crate) enum Work {
-    /// Messages that have been read already may wait at this place.
-    Rest((u32, u32)),
-    /// The connection at this place may have more to read.
-    Read((u32, u32)),
-    /// Something happened to this connection, whose stream has no descriptor.
-    Look(Arc<Connection>),
-    /// A message that was held back may run now.
-    Serve(Waiting, Message),
-    /// A call within the process that this lane's threads are to run.
-    Resume(Held),
-    /// A request that the keeper has read.
-    Buffered { priority: i16, waiting: Waiting, message: Message, octets: u64 },
-}
-
-impl Work {
-    /// Whether it is a request, and no reading to be done.
-    fn is_request(&self) -> bool {
-        !matches!(self, Work::Read(_) | Work::Rest(_) | Work::Look(_))
-    }
 }
 
 /// Why a connection is read.
@@ -182,8 +134,7 @@ impl Lane {
                 wake,
                 endpoints: listeners.iter().map(|listener| listener.local().clone()).collect(),
                 listeners: Mutex::new("listeners", Scope::Lane, listeners),
-                ready: PiMutex::new("ready list", Scope::Lane, Ready::default()),
-                ready_count: AtomicUsize::new(0),
+                ready: ReadyList::new(),
                 waking: AtomicBool::new(false),
                 queue,
                 lingering: Lingering::new(),
@@ -210,7 +161,7 @@ impl Lane {
 
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
-        self.ready_count.load(Ordering::Acquire) > 0
+        self.ready.has_any()
     }
 
     /// The loop of a thread that takes its turn at leading (decision 3).
@@ -344,90 +295,28 @@ impl Lane {
 
     #[cold]
     fn next_ready(&self) -> Option<Work> {
-        let mut ready = self.ready.lock();
-        let work = ready.take(0);
-        self.ready_count.store(ready.work.len(), Ordering::Release);
-        if !ready.work.is_empty() {
+        let (work, more) = self.ready.next();
+        if more {
             self.wake_one();
         }
         work
     }
 
-    /// The first of the listed work that is `wanted`; nobody is woken for the rest.
-    fn take_first(&self, wanted: impl Fn(&Work) -> bool) -> Option<Work> {
-        let mut ready = self.ready.lock();
-        let index = ready.work.iter().position(wanted)?;
-        let work = ready.take(index);
-        self.ready_count.store(ready.work.len(), Ordering::Release);
-        work
-    }
-
-    /// The oldest request that is listed.
-    pub(super) fn take_request(&self) -> Option<Work> {
-        self.take_first(Work::is_request)
-    }
-
-    /// Reading that is listed.
-    pub(super) fn take_reading(&self) -> Option<Work> {
-        self.take_first(|work| !work.is_request())
-    }
-
-    /// Whether a request is listed.
-    pub(super) fn has_request(&self) -> bool {
-        self.has_ready() && self.ready.lock().work.iter().any(Work::is_request)
-    }
-
-    /// Lists a request that was taken and not run; the oldest.
-    #[cold]
-    pub(super) fn put_back(&self, work: Option<Work>) {
-        let mut ready = self.ready.lock();
-        if let Some(Work::Buffered { octets, .. }) = &work {
-            ready.buffered += 1;
-            ready.octets += octets;
-        }
-        work.into_iter().for_each(|work| ready.work.push_front(work));
-        self.ready_count.store(ready.work.len(), Ordering::Release);
-    }
-
-    /// How many requests are buffered, and their octets.
-    pub(super) fn buffered(&self) -> (u32, u64) {
-        let ready = self.ready.lock();
-        (ready.buffered, ready.octets)
-    }
-
-    /// Lists a request that the keeper has read, behind those that are as urgent.
-    pub(super) fn buffer(&self, priority: i16, waiting: Waiting, message: Message, octets: u64) {
-        let mut ready = self.ready.lock();
-        let is_less = |work: &Work| matches!(work, Work::Buffered { priority: other, .. } if *other < priority);
-        let at = ready.work.iter().position(is_less).unwrap_or(ready.work.len());
-        ready.work.insert(at, Work::Buffered { priority, waiting, message, octets });
-        ready.buffered += 1;
-        ready.octets += octets;
-        self.ready_count.store(ready.work.len(), Ordering::SeqCst);
-    }
-
     /// Lists work and wakes one idle thread.
     #[cold]
     pub(crate) fn push(&self, work: Work) {
-        let mut ready = self.ready.lock();
-        ready.work.push_back(work);
-        self.ready_count.store(ready.work.len(), Ordering::Release);
-        drop(ready);
+        self.ready.push(work);
         self.wake_one();
     }
 
     /// Lists work that came in elsewhere; false if too much waits, or nobody will run it any more.
     #[cold]
     pub(crate) fn hand_over(&self, work: Work) -> bool {
-        let mut ready = self.ready.lock();
-        if ready.work.len() >= HANDED_OVER || self.stop.load(Ordering::Acquire) {
-            return false;
+        let listed = self.ready.hand_over(work);
+        if listed {
+            self.wake_one();
         }
-        ready.work.push_back(work);
-        self.ready_count.store(ready.work.len(), Ordering::Release);
-        drop(ready);
-        self.wake_one();
-        true
+        listed
     }
 
     /// CORBA priority of a lane of a real-time pool, the lowest for others.
@@ -652,7 +541,9 @@ impl Lane {
             number: core.next_connection(),
             station: self.role.as_ref().map_or((DEFAULT_POOL, 0), |role| (role.pool, role.index)),
             ceiling: self.role.as_ref().map_or(Priority::MAX, |role| role.ceiling),
+            in_slices: self.role.as_ref().is_some_and(|role| role.is_lane && !role.is_top),
         };
+        self.mark(core, &*stream);
         let make =
             |slot, generation| Arc::new(Connection::new(stream, self.own.clone(), (slot, generation), bounds, origin));
         let closing = self.closing.load(Ordering::Acquire);
@@ -673,6 +564,21 @@ impl Lane {
         match self.config.dispatch {
             Dispatch::ThreadPerConnection { most } if self.dedicate(core, &connection, most) => {}
             _ => self.share(core, &connection),
+        }
+    }
+
+    /// Gives the packets of a connection the code point of the lane's priority.
+    fn mark(&self, core: &Core, stream: &dyn Stream) {
+        let Some((role, network)) = self.role.as_ref().zip(core.config().rt.network.as_ref()) else { return };
+        if let Some(dscp) = network.to_dscp(role.priority)
+            && let Err(error) = stream.set_dscp(dscp)
+        {
+            // The connection is as good as without: what it carries arrives all the same.
+            core.events().report(&OrbEvent::CodePointRefused {
+                peer: stream.peer().clone(),
+                dscp,
+                error: error.to_string(),
+            });
         }
     }
 
@@ -770,13 +676,8 @@ impl Lane {
 
     /// Ends the threads; each of them tells the next.
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
-        // Under the lock of the list: nothing is listed afterwards, and what waits within the process learns that nobody comes.
-        let dropped = {
-            let mut ready = self.ready.lock();
-            self.stop.store(true, Ordering::Release);
-            self.ready_count.store(0, Ordering::Release);
-            std::mem::take(&mut *ready)
-        };
+        self.stop.store(true, Ordering::Release);
+        let dropped = self.ready.stop();
         drop(dropped);
         let dynamic = self.keeper.as_ref().map(Keeper::stop).unwrap_or_default();
         self.lingering.cut();

@@ -8,6 +8,7 @@ mod dedicated;
 mod keeper;
 pub(crate) mod lane;
 mod queue;
+mod ready;
 pub(crate) mod request;
 pub(crate) mod serving;
 pub(crate) mod worker;

@@ -3,9 +3,10 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use corelane_net::Wait;
-use corelane_sched::Priority;
+use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::probe;
 use corelane_wire::cdr::ValueSpace;
 use corelane_wire::codeset::CodeSetContext;
@@ -25,8 +26,8 @@ use crate::fault::Fault;
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::poa::{Found, Held, Hold, Kept, Located, OnPanic, Resume, Target, Wanted};
-use crate::rt::Running;
-use crate::rt::station::Serving;
+use crate::rt::station::{self, Lowered, Serving};
+use crate::rt::{Late, Running};
 use crate::servant::ServerCall;
 
 /// Does what one message asks for. False when the connection is over.
@@ -82,6 +83,13 @@ fn request(
         propagated = note_contexts(connection, &request)?;
     }
     let _request = Serving::begin(connection);
+    let waited = station::take_waited();
+    let mut lowered = None;
+    if let Some(remaining) = propagated.remaining
+        && waited >= remaining
+    {
+        lowered = late(core, &request, waited, remaining, &mut propagated);
+    }
     let code_sets = connection.code_sets(header.version);
     memory.scratch.reset();
     let (values, env): (_, &(dyn Any + Sync)) = (ValueSpace::new(), core);
@@ -109,13 +117,14 @@ fn request(
         reply.clear();
     }
     let mut call = ServerCall::with_priority(arguments, reply, head, propagated.echo);
-    let mut outcome = match (propagated.refused, object_key(&request.target)) {
-        (Some(exception), _) => Outcome::Exception(exception),
-        (None, Some(key)) => {
+    let mut outcome = match (propagated.refused, propagated.band, object_key(&request.target)) {
+        (Some(exception), ..) => Outcome::Exception(exception),
+        (None, _, None) => Outcome::Exception(crate::poa::no_such_object()),
+        (None, Some(band), Some(key)) => bind_band(core, key, band),
+        (None, None, Some(key)) => {
             let wanted = Wanted { key, operation: request.operation, priority: propagated.priority };
             core.adapters().find(wanted, |found| run(core, found, request.operation, &mut call))
         }
-        (None, None) => Outcome::Exception(crate::poa::no_such_object()),
     };
     if let Outcome::Held(until) = &outcome {
         let mut octets = octets.to_vec();
@@ -125,7 +134,10 @@ fn request(
             // The client has its answer.
             *flags = 0;
         }
-        match hold(core, connection, until, Message::Assembled(header, octets, breaks.to_vec())) {
+        station::set_waited(waited);
+        let held = hold(core, connection, until, Message::Assembled(header, octets, breaks.to_vec()));
+        station::take_waited();
+        match held {
             Ok(()) => {
                 memory.reply = call.finish().0.into_buffer();
                 return Ok(());
@@ -133,6 +145,7 @@ fn request(
             Err(exception) => outcome = Outcome::Exception(exception),
         }
     }
+    drop(lowered);
     if wanted == ResponseExpected::Target {
         match outcome {
             Outcome::Done | Outcome::Held(_) => {}
@@ -146,6 +159,38 @@ fn request(
     }
     memory.reply = call.finish().0.into_buffer();
     Ok(())
+}
+
+/// The client does not wait for the request any more.
+#[cold]
+fn late(
+    core: &Core,
+    request: &Request<'_>,
+    waited: Duration,
+    remaining: Duration,
+    propagated: &mut Propagated,
+) -> Option<Lowered> {
+    let operation = String::from_utf8_lossy(request.operation).into_owned();
+    core.events().report(&Event::DeadlinePassed { operation, waited, remaining });
+    let config = &core.config().rt;
+    match config.late {
+        Late::Run => None,
+        Late::Drop => {
+            let exception = SystemException::omg(Kind::Timeout, 2, Completion::No);
+            propagated.refused = Some(exception.because("the request's deadline passed before it could run"));
+            None
+        }
+        Late::Lower(priority) => {
+            let priority = Priority::new(priority)?;
+            // Where the upcall takes the request's own priority it asks for the lower one; a lane's thread is lowered.
+            let is_fixed = station::of_thread(core.adapters().stamp).is_fixed();
+            if !is_fixed {
+                propagated.priority = propagated.priority.map(|asked| asked.min(priority));
+                return None;
+            }
+            Lowered::to(config.native(priority).ok()??)
+        }
+    }
 }
 
 /// Where the response flags of a GIOP 1.2 request are (CORBA 3.0.3, section 15.4.2): after the header and the request id.
@@ -345,6 +390,10 @@ struct Propagated {
     echo: Option<i16>,
     /// The request does not run for it.
     refused: Option<SystemException>,
+    /// What the connection is to be used for, with `_bind_priority_band`.
+    band: Option<(i16, i16)>,
+    /// How long the client waits from the sending of the request on.
+    remaining: Option<Duration>,
 }
 
 impl Propagated {
@@ -368,7 +417,7 @@ impl Propagated {
             }
             Some(priority) => Some(priority),
         };
-        Propagated { priority, echo: Some(number), refused: None }
+        Propagated { priority, echo: Some(number), ..Self::default() }
     }
 }
 
@@ -377,10 +426,48 @@ fn note_contexts(connection: &Connection, request: &Request<'_>) -> Result<Propa
     if let Some(data) = request.contexts.find(context_id::CODE_SETS) {
         note_code_sets(connection, data)?;
     }
-    Ok(match request.contexts.find(context_id::RT_CORBA_PRIORITY) {
+    let mut propagated = match request.contexts.find(context_id::RT_CORBA_PRIORITY) {
         Some(data) => Propagated::parse(connection, data),
         None => Propagated::default(),
-    })
+    };
+    if let Some(data) = request.contexts.find(context_id::REMAINING_DEADLINE) {
+        match rt::parse_deadline_context(data) {
+            Ok(remaining) => propagated.remaining = Some(remaining),
+            Err(error) => propagated.refused = Some(error.into()),
+        }
+    }
+    if request.operation == BIND_BAND
+        && let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY_RANGE)
+    {
+        match rt::parse_range_context(data) {
+            Ok(band) => propagated.band = Some(band),
+            Err(error) => propagated.refused = Some(error.into()),
+        }
+    }
+    Ok(propagated)
+}
+
+/// The implicit operation that says which priorities a connection will carry.
+const BIND_BAND: &[u8] = b"_bind_priority_band";
+
+/// Whether a connection can carry the priorities of a band to an object: the POA has a lane in it, or takes any priority.
+#[cold]
+fn bind_band(core: &Core, key: &[u8], (low, high): (i16, i16)) -> Outcome {
+    let Ok(band) = PriorityBand::new(low, high) else {
+        let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
+        return Outcome::Exception(exception.because(format!("{low} to {high} is no band of priorities")));
+    };
+    match core.adapters().poa_of(key) {
+        None => Outcome::Exception(crate::poa::no_such_object()),
+        Some(poa) => match poa.carries(band) {
+            None => Outcome::Exception(SystemException::bad_operation()),
+            Some(true) => Outcome::Done,
+            Some(false) => {
+                let exception = SystemException::omg(Kind::InvPolicy, 1, Completion::No);
+                Outcome::Exception(exception.because(format!("no lane or band is within {low} to {high}")))
+            }
+        },
+    }
 }
 
 #[cold]

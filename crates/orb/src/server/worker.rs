@@ -404,7 +404,7 @@ mod tests {
             Weak::new(),
             (0, 0),
             Bounds { output: 0, waiting: 1 },
-            Origin { number: 0, station: (0, 0), ceiling: Priority::MIN },
+            Origin { number: 0, station: (0, 0), ceiling: Priority::MIN, in_slices: false },
         ));
         let mut worker = Worker::new();
         let large = vec![0; 4 * KEPT];

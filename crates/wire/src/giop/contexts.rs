@@ -26,6 +26,8 @@ pub mod context_id {
     pub const FT_REQUEST: u32 = 13;
     /// What a person may read about an exception.
     pub const EXCEPTION_DETAIL_MESSAGE: u32 = 14;
+    /// How long the client still waits, in our own form (docs/wire-extensions.md).
+    pub const REMAINING_DEADLINE: u32 = 0x434c_4e00;
     /// Security attributes (CSIv2).
     pub const SECURITY_ATTRIBUTE_SERVICE: u32 = 15;
 }
