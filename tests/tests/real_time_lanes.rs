@@ -1,10 +1,15 @@
 //! Which lane, thread, priority and connection serve a request, seen through `served_by`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use corelane::poa::{IdAssignment, ImplicitActivation, Lifespan, ObjectId, Poa, PoaError, PoaPolicies};
 use corelane::rt::{
-    InvalidThreadpool, LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId,
+    InvalidThreadpool, LaneConfig, LanesConfig, NetworkPriorityMapping, Priority, PriorityModel, RtConfig, RtPolicies,
+    SchedulingClass, ThreadpoolConfig, ThreadpoolId,
 };
-use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
+use corelane::{Event, ObjectRef, Orb, SystemExceptionKind as Kind};
+use corelane_sys::lock::{Mutex, Scope};
 use corelane_tests::real_time::{Answer, RawClient, Reporter, ask, fair_orb, fifo_orb, said, until};
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::giop::context_id;
@@ -448,7 +453,7 @@ fn a_band_is_bound_where_a_lane_is_in_it() {
 #[test]
 fn connections_of_a_lane_get_the_code_point_of_its_priority() {
     /// Notes for which priorities it was asked.
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     struct Asked(Mutex<Vec<i16>>);
     impl NetworkPriorityMapping for Asked {
         fn to_dscp(&self, priority: Priority) -> Option<u8> {

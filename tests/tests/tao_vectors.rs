@@ -71,7 +71,7 @@ fn references_of_tao_lead_to_the_ports_that_its_client_took() {
         let orb = corelane::Orb::new().unwrap();
         let said = said(&orb.string_to_object(&ior.to_text().unwrap()).unwrap().unwrap());
         let (model, _) = said.model.unwrap();
-        let model = corelane_sched::PriorityModel::from_number(model);
+        let model = PriorityModel::from_number(model);
         let priority = Priority::new(priority).unwrap();
         let bands = PriorityBands::new(said.bands.iter().copied()).ok();
         let band = selection::band(model, bands.as_ref(), priority).ok()?;
