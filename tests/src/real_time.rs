@@ -38,8 +38,8 @@ pub struct Who {
     pub thread: String,
 }
 
-/// A servant that says what serves it, and can be made to wait. Operations: `who`, `wait` (until the gate opens, then as `who`), `spin`
-/// (so many microseconds of work) and `pass` (calls `who` of another object).
+/// A servant that says what serves it, and can be made to wait. Operations: `who`, `wait` (until the gate opens, then as `who`), `hold`
+/// (the same without sleeping: it keeps the core), `spin` (so many microseconds of work) and `pass` (calls `who` of another object).
 #[derive(Debug)]
 pub struct Reporter {
     orb: RtOrb,
@@ -137,6 +137,10 @@ impl Skeleton for Shared {
                 reporter.waiting.fetch_add(1, Ordering::SeqCst);
                 until(|| reporter.open.load(Ordering::SeqCst) > 0);
                 reporter.waiting.fetch_sub(1, Ordering::SeqCst);
+            }
+            b"hold" => {
+                let end = corelane_sys::clock::now() + Duration::from_secs(10);
+                while reporter.open.load(Ordering::SeqCst) == 0 && !end.is_past() {}
             }
             b"spin" => {
                 let end = corelane_sys::clock::now() + Duration::from_micros(call.arguments().read_u32()?.into());

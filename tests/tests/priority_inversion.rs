@@ -1,16 +1,14 @@
 //! Known sources of priority inversion, each produced in a deliberately wrong configuration and gone in the right one. On one core,
-//! with SCHED_FIFO threads whose work is bounded; what happens in which order decides, not how long it takes.
+//! with SCHED_FIFO threads; what happens in which order decides, not how long it takes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
     Bound, LaneConfig, LanesConfig, PriorityModel, RtMutex, RtPolicies, ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{ObjectRef, Orb};
-use corelane_sys::clock::now;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{Builder, CpuSet, Scheduling, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, fifo_orb, said, until};
@@ -49,9 +47,9 @@ fn unlaned(orb: &Orb, buffering: Option<Bound>) -> ThreadpoolId {
     orb.real_time().create_threadpool(&config).unwrap()
 }
 
-/// Low requests keep the server busy, then a high one arrives: how many low ones end before it does, and how many of them had ended when
-/// it was sent.
-fn low_ones_before_the_high(orb: &Orb, pool: ThreadpoolId) -> (usize, usize) {
+/// Low requests keep the server busy, the first of them until it is told to end, then a high one arrives. `answered`: its answer is awaited
+/// before that. In which order they ended.
+fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i16> {
     const LOW_ONES: usize = 6;
     let (object, reporter) = object(orb, pool);
     let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).collect();
@@ -62,33 +60,38 @@ fn low_ones_before_the_high(orb: &Orb, pool: ThreadpoolId) -> (usize, usize) {
     reporter.order.lock().clear();
     let begun = reporter.begun.load(SeqCst);
     for _ in 0..LOW_ONES {
-        low.begin("spin", LOW, Some(20_000));
+        low.begin("hold", LOW, None);
     }
     until(|| reporter.begun.load(SeqCst) > begun);
-    // Some have ended by now if this thread was late.
-    let ended = reporter.order.lock().len();
-    let _ = high.who(Some(HIGH)).who();
+    high.begin("who", HIGH, None);
+    if answered {
+        let _ = high.receive().2.who();
+    }
+    reporter.release();
+    if !answered {
+        let _ = high.receive().2.who();
+    }
     for _ in 0..LOW_ONES {
         let _ = low.receive().2.who();
     }
     let order = reporter.order.lock().clone();
     assert_eq!(order.len(), LOW_ONES + 1);
-    (order.iter().position(|priority| *priority == HIGH).unwrap(), ended)
+    order
 }
 
 #[test]
 fn with_lanes_the_high_request_is_next_whatever_low_ones_wait() {
     let orb = fifo_orb();
-    // The one that runs is preempted. One may end between this thread's look and the arrival.
-    let (before, ended) = low_ones_before_the_high(&orb, laned(&orb));
-    assert!(before - ended <= 1, "{before} low requests were served before the high one, {ended} had been");
+    // The one that runs is preempted: it ends after the high one.
+    assert_eq!(order_of_low_and_high(&orb, laned(&orb), true)[0], HIGH);
 }
 
 #[test]
-fn without_lanes_the_high_request_waits_for_all_low_ones_that_have_come() {
+fn without_lanes_the_high_request_waits_for_the_low_one_that_runs_and_those_that_were_read() {
     let orb = fifo_orb();
-    let (before, _) = low_ones_before_the_high(&orb, unlaned(&orb, None));
-    assert!(before >= 3, "the inversion does not show: {before} low requests before the high one");
+    let order = order_of_low_and_high(&orb, unlaned(&orb, None), false);
+    let before = order.iter().position(|priority| *priority == HIGH).unwrap();
+    assert!(before >= 2, "the inversion does not show: {before} low requests before the high one");
 }
 
 #[test]
@@ -129,53 +132,51 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
     assert_eq!(order[order.len() - 3..], [LOW; 3]);
 }
 
-/// On one core: a low thread holds the lock, a high one waits for it, a middle one would run for 60 ms. True if the high one has the lock
-/// before the middle one is through.
+/// On one core: a low thread takes the lock and wakes the high one, which runs at once, makes the middle one ready to run and waits for
+/// the lock. The kernel then runs the more urgent of low and middle. True if the high one had the lock before the middle one ran.
 fn high_is_first(lock: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> bool {
     let core = CpuSet::one(last_core());
+    fn parked_until(flag: &AtomicBool) {
+        while !flag.load(SeqCst) {
+            std::thread::park();
+        }
+    }
     let start = |priority, body: Box<dyn FnOnce() + Send>| {
         Builder::new().name("inversion").affinity(core).scheduling(Scheduling::Fifo(priority)).spawn(body).unwrap()
     };
-    fn work(time: Duration) {
-        let end = now() + time;
-        while !end.is_past() {}
-    }
     let lock = Arc::new(lock);
-    let [held, middle_runs, middle_done, high_first] = [(); 4].map(|()| Arc::new(AtomicBool::new(false)));
-    let low = {
-        let (lock, held, middle_runs) = (Arc::clone(&lock), Arc::clone(&held), Arc::clone(&middle_runs));
+    let [wanted, ready, middle_ran, high_first] = [(); 4].map(|()| Arc::new(AtomicBool::new(false)));
+    let middle = {
+        let (ready, middle_ran) = (Arc::clone(&ready), Arc::clone(&middle_ran));
         start(
-            1,
+            2,
             Box::new(move || {
-                lock(&mut || {
-                    held.store(true, SeqCst);
-                    // Until the middle thread has taken the core, and a little more.
-                    let end = now() + Duration::from_secs(2);
-                    while !middle_runs.load(SeqCst) && !end.is_past() {}
-                    work(Duration::from_millis(2));
-                });
+                parked_until(&ready);
+                middle_ran.store(true, SeqCst);
             }),
         )
     };
-    until(|| held.load(SeqCst));
     let high = {
-        let (lock, middle_runs) = (Arc::clone(&lock), Arc::clone(&middle_runs));
-        let (middle_done, high_first) = (Arc::clone(&middle_done), Arc::clone(&high_first));
+        let (lock, wanted, middle_thread) = (Arc::clone(&lock), Arc::clone(&wanted), middle.thread().clone());
+        let (middle_ran, high_first) = (Arc::clone(&middle_ran), Arc::clone(&high_first));
         start(
             3,
             Box::new(move || {
-                // Until the middle thread runs; this one sleeps, so that it can.
-                until(|| middle_runs.load(SeqCst));
-                lock(&mut || high_first.store(!middle_done.load(SeqCst), SeqCst));
+                parked_until(&wanted);
+                ready.store(true, SeqCst);
+                middle_thread.unpark();
+                lock(&mut || high_first.store(!middle_ran.load(SeqCst), SeqCst));
             }),
         )
     };
-    let middle = start(
-        2,
+    let high_thread = high.thread().clone();
+    let low = start(
+        1,
         Box::new(move || {
-            middle_runs.store(true, SeqCst);
-            work(Duration::from_millis(60));
-            middle_done.store(true, SeqCst);
+            lock(&mut || {
+                wanted.store(true, SeqCst);
+                high_thread.unpark();
+            });
         }),
     );
     for thread in [low, high, middle] {

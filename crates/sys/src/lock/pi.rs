@@ -272,7 +272,7 @@ mod kernel {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicU32 as Counter, Ordering::SeqCst};
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
     use std::time::Duration;
 
     use super::*;
@@ -335,67 +335,63 @@ mod tests {
         assert_eq!(*mutex.lock(), (20_000, 20_000));
     }
 
-    /// On one core: a low thread holds the lock, a high one waits for it, and a middle one would run for 60 ms. With
-    /// inheritance the low thread finishes first, so the high one has the lock before the middle one is through.
+    /// On one core: a low thread takes the lock and wakes the high one, which runs at once, makes the middle one ready to run and
+    /// waits for the lock. With inheritance the low thread runs next, so the high one has the lock before the middle one runs.
     #[test]
     fn the_holder_inherits_the_priority_of_who_waits() {
+        fn parked_until(flag: &AtomicBool) {
+            while !flag.load(SeqCst) {
+                std::thread::park();
+            }
+        }
         let core = CpuSet::one(thread::affinity(None).unwrap().iter().last().unwrap());
         let start = |priority, body: Box<dyn FnOnce() + Send>| {
             Builder::new().name("pi").affinity(core).scheduling(Scheduling::Fifo(priority)).spawn(body)
         };
-        let spin = |time: Duration| {
-            let end = clock::now() + time;
-            while !end.is_past() {}
-        };
         let mutex = Arc::new(PiMutex::new("test", Scope::Orb, ()));
-        let (held, middle_done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let order = Arc::new(Counter::new(0));
-
-        let low = {
-            let (mutex, held) = (Arc::clone(&mutex), Arc::clone(&held));
-            start(
-                1,
-                Box::new(move || {
-                    let guard = mutex.lock();
-                    held.store(true, SeqCst);
-                    spin(Duration::from_millis(10));
-                    drop(guard);
-                }),
-            )
-        };
-        let Ok(low) = low else {
-            eprintln!("skipped: fixed priorities are not permitted here");
-            return;
-        };
-        while !held.load(SeqCst) {
-            std::thread::sleep(Duration::from_micros(100));
-        }
-        let high = {
-            let (mutex, middle_done, order) = (Arc::clone(&mutex), Arc::clone(&middle_done), Arc::clone(&order));
-            start(
-                3,
-                Box::new(move || {
-                    // Until the middle thread is there to run; this one sleeps, so that the low one gets the core.
-                    std::thread::sleep(Duration::from_millis(4));
-                    let _guard = mutex.lock();
-                    order.store(if middle_done.load(SeqCst) { 2 } else { 1 }, SeqCst);
-                }),
-            )
-        };
+        let [wanted, ready, middle_ran, high_first] = [(); 4].map(|()| Arc::new(AtomicBool::new(false)));
         let middle = {
-            let middle_done = Arc::clone(&middle_done);
+            let (ready, middle_ran) = (Arc::clone(&ready), Arc::clone(&middle_ran));
             start(
                 2,
                 Box::new(move || {
-                    spin(Duration::from_millis(60));
-                    middle_done.store(true, SeqCst);
+                    parked_until(&ready);
+                    middle_ran.store(true, SeqCst);
                 }),
             )
         };
-        for thread in [low, high.unwrap(), middle.unwrap()] {
+        let Ok(middle) = middle else {
+            eprintln!("skipped: fixed priorities are not permitted here");
+            return;
+        };
+        let high = {
+            let (mutex, wanted, middle_thread) = (Arc::clone(&mutex), Arc::clone(&wanted), middle.thread().clone());
+            let high_first = Arc::clone(&high_first);
+            start(
+                3,
+                Box::new(move || {
+                    parked_until(&wanted);
+                    ready.store(true, SeqCst);
+                    middle_thread.unpark();
+                    let _guard = mutex.lock();
+                    high_first.store(!middle_ran.load(SeqCst), SeqCst);
+                }),
+            )
+        };
+        let high = high.unwrap();
+        let high_thread = high.thread().clone();
+        let low = start(
+            1,
+            Box::new(move || {
+                let _guard = mutex.lock();
+                wanted.store(true, SeqCst);
+                high_thread.unpark();
+            }),
+        );
+        for thread in [low.unwrap(), high, middle] {
             thread.join().unwrap();
         }
-        assert_eq!(order.load(SeqCst), 1, "the high thread waited for the middle one");
+        assert!(high_first.load(SeqCst), "the high thread waited for the middle one");
     }
 }
 
