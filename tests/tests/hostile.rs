@@ -174,27 +174,90 @@ fn stalled_messages_are_given_up() {
     assert_eq!(server.orb.event_counts().stalled, 1);
 }
 
-/// A peer that sends requests and reads no reply: what waits for it is bounded, and others are served.
+/// Waits for what a test is about: forever, if it does not come.
+fn until(happened: impl Fn() -> bool) {
+    while !happened() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Fragments that wait for the rest of their message do not live on what comes between.
 #[test]
-fn a_peer_that_does_not_read_is_cut_off() {
+fn stalled_fragments_are_given_up_whatever_comes_between() {
+    for dispatch in [Dispatch::LeaderFollowers { threads: 1 }, Dispatch::ThreadPerConnection { most: 8 }] {
+        let pool = PoolConfig { dispatch, message_timeout: Duration::from_millis(200), ..PoolConfig::default() };
+        let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
+        let mut stream = connect(&server);
+        stream.write_all(b"GIOP\x01\x02\x03\x00\x08\x00\x00\x00\x01\x00\x00\x00half").unwrap();
+        // Requests to cancel what never was.
+        while stream.write_all(b"GIOP\x01\x02\x01\x02\x04\x00\x00\x00\x63\x00\x00\x00").is_ok() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        until(|| server.orb.event_counts().stalled == 1);
+        assert_eq!(client(&server.ior).1.cube_octet(2).unwrap(), 8);
+    }
+}
+
+/// Many connections, each of which holds no more than it may: the one that holds most makes room.
+#[test]
+fn what_all_connections_hold_is_bounded() {
     let pool = PoolConfig {
-        dispatch: Dispatch::LeaderFollowers { threads: 2 },
-        output_bound: 1 << 20,
+        dispatch: Dispatch::LeaderFollowers { threads: 1 },
+        held_octets: 1 << 20,
         ..PoolConfig::default()
     };
+    let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
+    let begin = |octets: usize| {
+        let mut stream = connect(&server);
+        stream.write_all(b"GIOP\x01\x02\x01\x00\x00\x00\x10\x00").unwrap();
+        stream.write_all(&vec![0; octets]).unwrap();
+        stream
+    };
+    let (mut small, mut large) = (begin(300 << 10), begin(500 << 10));
+    assert_eq!(client(&server.ior).1.cube_octet(2).unwrap(), 8);
+    let mut last = begin(400 << 10);
+    let mut rest = Vec::new();
+    assert!(large.read_to_end(&mut rest).is_ok_and(|octets| octets == 0), "the largest goes");
+    assert_eq!(server.orb.event_counts().held_too_much, 1);
+    for stream in [&mut small, &mut last] {
+        stream.set_nonblocking(true).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "the others stay");
+    }
+}
+
+/// A server whose peers may leave `output_bound` octets unread for `output_timeout`, and a peer that sends requests and reads no
+/// reply, until it is cut off.
+fn overfill(dispatch: Dispatch, output_bound: usize, output_timeout: Duration) -> Server {
+    let pool = PoolConfig { dispatch, output_bound, output_timeout, ..PoolConfig::default() };
     let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
     let (_orb, probe) = client(&server.ior);
     let request = mirror_request(&server, 512 * 1024);
     let mut stream = connect(&server);
-    stream.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
-    // Its own requests stop being read once its replies wait; the connection may end or stand still, never grow.
-    for _ in 0..64 {
-        if stream.write_all(&request).is_err() {
-            break;
-        }
+    // Its own requests stop being read once its replies wait; then it writes no more either.
+    while stream.write_all(&request).is_ok() {
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
     }
-    assert!(resident() < 2 * 1024 * 1024);
+    drop(stream);
+    server
+}
+
+/// A peer that sends requests and reads no reply: what waits for it is bounded, and others are served.
+#[test]
+fn a_peer_that_does_not_read_is_cut_off() {
+    let ages = Duration::from_secs(1000);
+    let server = overfill(Dispatch::LeaderFollowers { threads: 2 }, 0, ages);
+    until(|| server.orb.event_counts().output_overflows == 1);
+    assert_eq!(server.orb.event_counts().replies_unread, 0);
+}
+
+/// The same within the bound, but for too long.
+#[test]
+fn a_peer_that_reads_nothing_for_long_is_cut_off() {
+    for dispatch in [Dispatch::LeaderFollowers { threads: 2 }, Dispatch::HalfSyncHalfAsync { threads: 2, queue: 8 }] {
+        let server = overfill(dispatch, usize::MAX, Duration::from_millis(200));
+        until(|| server.orb.event_counts().replies_unread == 1);
+        assert_eq!(server.orb.event_counts().output_overflows, 0);
+    }
 }
 
 /// A request that asks for `length` octets back.

@@ -30,6 +30,18 @@ pub enum Event {
         /// Who.
         peer: Peer,
     },
+    /// A peer took nothing of its replies for the pool's `output_timeout`; its connection is closed.
+    RepliesUnread {
+        /// Who.
+        peer: Peer,
+    },
+    /// The connections of a lane held more than the pool's `held_octets`, and this one held most; it is closed.
+    HeldTooMuch {
+        /// Who.
+        peer: Peer,
+        /// Octets that it held.
+        octets: usize,
+    },
     /// The pool holds as many connections as it may; this one was closed at once.
     ConnectionRefused {
         /// Who.
@@ -90,7 +102,11 @@ impl fmt::Display for Event {
         match self {
             Event::ProtocolFault { peer, fault } => write!(f, "{peer} broke the protocol: {fault}"),
             Event::Stalled { peer } => write!(f, "{peer} stopped in the middle of a message"),
-            Event::OutputOverflow { peer } => write!(f, "{peer} does not read its replies"),
+            Event::OutputOverflow { peer } => write!(f, "{peer} does not read its replies: too many wait"),
+            Event::RepliesUnread { peer } => write!(f, "{peer} does not read its replies: they wait for too long"),
+            Event::HeldTooMuch { peer, octets } => {
+                write!(f, "{peer} held {octets} octets, the most of all, when there was room for no more")
+            }
             Event::ConnectionRefused { peer, most } => write!(f, "{peer} was refused: {most} connections are open"),
             Event::AcceptFailed { listener, error } => {
                 write!(f, "a connection at {listener} could not be accepted: {error}")
@@ -124,8 +140,12 @@ pub struct EventCounts {
     pub protocol_faults: u64,
     /// Connections closed because a message stalled.
     pub stalled: u64,
-    /// Connections closed because replies were not read.
+    /// Connections closed because too many replies were not read.
     pub output_overflows: u64,
+    /// Connections closed because replies were not read for too long.
+    pub replies_unread: u64,
+    /// Connections closed because those of their lane held too much.
+    pub held_too_much: u64,
     /// Connections refused for want of room.
     pub connections_refused: u64,
     /// Servants that panicked.
@@ -149,6 +169,8 @@ pub(crate) struct Events {
     faults: AtomicU64,
     stalled: AtomicU64,
     overflows: AtomicU64,
+    unread: AtomicU64,
+    held_too_much: AtomicU64,
     refused: AtomicU64,
     panics: AtomicU64,
     handed_over: AtomicU64,
@@ -179,6 +201,8 @@ impl Events {
             Event::ProtocolFault { .. } => Some(&self.faults),
             Event::Stalled { .. } => Some(&self.stalled),
             Event::OutputOverflow { .. } => Some(&self.overflows),
+            Event::RepliesUnread { .. } => Some(&self.unread),
+            Event::HeldTooMuch { .. } => Some(&self.held_too_much),
             Event::ConnectionRefused { .. } => Some(&self.refused),
             Event::ServantPanicked { .. } => Some(&self.panics),
             Event::PriorityRefused { .. } => Some(&self.priorities_refused),
@@ -202,6 +226,8 @@ impl Events {
             protocol_faults: read(&self.faults),
             stalled: read(&self.stalled),
             output_overflows: read(&self.overflows),
+            replies_unread: read(&self.unread),
+            held_too_much: read(&self.held_too_much),
             connections_refused: read(&self.refused),
             panics: read(&self.panics),
             handed_over: read(&self.handed_over),

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_sys::lock::{Condvar, Mutex, Scope};
 
-use crate::poa::this_thread;
+use crate::poa::{HELD, HELD_OCTETS, this_thread};
+use crate::server::admission;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -22,18 +23,25 @@ pub(crate) struct MainQueue {
 }
 
 struct State {
-    work: VecDeque<Work>,
+    work: VecDeque<(Work, usize)>,
+    /// Octets of the requests among it.
+    octets: usize,
     stopped: bool,
     /// A thread is in `run`.
     running: bool,
 }
 
-/// Requests that wait for the main thread at most; further ones are answered with TRANSIENT 1.
-const BOUND: usize = 1024;
+impl State {
+    fn next(&mut self) -> Option<Work> {
+        let (work, octets) = self.work.pop_front()?;
+        self.octets -= octets;
+        Some(work)
+    }
+}
 
 impl MainQueue {
     pub(crate) fn new() -> Self {
-        let state = State { work: VecDeque::new(), stopped: false, running: false };
+        let state = State { work: VecDeque::new(), octets: 0, stopped: false, running: false };
         MainQueue {
             state: Mutex::new("main thread queue", Scope::Orb, state),
             changed: Condvar::new(),
@@ -46,13 +54,15 @@ impl MainQueue {
         self.thread.load(Ordering::Acquire) == this_thread()
     }
 
-    /// Lists work; false if too much waits or nobody will run it any more.
-    pub(crate) fn push(&self, work: Work) -> bool {
+    /// Lists work that keeps `octets` of a request; false if too much waits or nobody will run it any more. A request is answered
+    /// with TRANSIENT 1 then.
+    pub(crate) fn push(&self, work: Work, octets: usize) -> bool {
         let mut state = self.state.lock();
-        if state.stopped || state.work.len() >= BOUND {
+        if state.stopped || state.work.len() >= HELD || !admission::octets_fit(state.octets, octets, HELD_OCTETS) {
             return false;
         }
-        state.work.push_back(work);
+        state.octets += octets;
+        state.work.push_back((work, octets));
         self.changed.notify_all();
         true
     }
@@ -67,7 +77,7 @@ impl MainQueue {
                 state.running = true;
                 self.thread.store(this_thread(), Ordering::Release);
             }
-            match if main { state.work.pop_front() } else { None } {
+            match if main { state.next() } else { None } {
                 Some(work) => {
                     drop(state);
                     work();
@@ -89,7 +99,7 @@ impl MainQueue {
             return false;
         }
         self.thread.store(this_thread(), Ordering::Release);
-        let work = state.work.pop_front();
+        let work = state.next();
         drop(state);
         work.map(|work| work()).is_some()
     }
@@ -103,6 +113,7 @@ impl MainQueue {
         let mut state = self.state.lock();
         state.stopped = true;
         let dropped = std::mem::take(&mut state.work);
+        state.octets = 0;
         self.changed.notify_all();
         drop(state);
         drop(dropped);
@@ -112,5 +123,21 @@ impl MainQueue {
 impl fmt::Debug for MainQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MainQueue").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_by_number_and_by_octets() {
+        let queue = MainQueue::new();
+        let push = |octets| queue.push(Box::new(|| {}), octets);
+        assert!(push(HELD_OCTETS) && !push(1) && push(0));
+        assert!(queue.perform_one() && push(HELD_OCTETS) && !push(1));
+        assert!((2..HELD).all(|_| push(0)) && !push(0));
+        queue.stop();
+        assert!(!push(0) && !queue.is_pending());
     }
 }

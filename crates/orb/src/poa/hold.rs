@@ -118,8 +118,9 @@ impl Hold {
             Hold::Object(poa, id) => poa.keep_for_object(id.as_octets(), held),
             Hold::Adapter(parent, name) => parent.keep_for_child(name, held),
             Hold::MainThread(core) => {
-                let resume = held.resume;
-                if core.main_queue().push(Box::new(move || resume(Resume::Here))) { Kept::Held } else { Kept::Full }
+                let Held { octets, resume } = held;
+                let listed = core.main_queue().push(Box::new(move || resume(Resume::Here)), octets);
+                if listed { Kept::Held } else { Kept::Full }
             }
             Hold::Lane(lane) => {
                 if lane.hand_over(Work::Resume(held)) {

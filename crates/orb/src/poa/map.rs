@@ -432,7 +432,7 @@ impl PoaCore {
             && !orb.main_queue().is_main_thread()
         {
             let (poa, id, again) = (Arc::clone(self), ObjectId::from(id), servant.clone());
-            if orb.main_queue().push(Box::new(move || poa.etherealize(id.as_octets(), again))) {
+            if orb.main_queue().push(Box::new(move || poa.etherealize(id.as_octets(), again)), 0) {
                 return;
             }
         }

@@ -42,7 +42,7 @@ use corelane_sys::slots::SlotTable;
 
 pub(crate) use demux::{Adapters, Found, Located, Target, Wanted, no_such_object};
 pub use error::PoaError;
-pub(crate) use hold::{Held, Hold, Kept, Resume};
+pub(crate) use hold::{HELD, HELD_OCTETS, Held, Hold, Kept, Resume};
 pub(crate) use key::{Key, Place};
 pub(crate) use local::{call_local, invoke_local, locate_local, send_local};
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};

@@ -150,6 +150,11 @@ impl Lingering {
         !self.0.lock().is_empty()
     }
 
+    /// Those that are listed.
+    pub(crate) fn listed(&self) -> Vec<Arc<Connection>> {
+        self.0.lock().clone()
+    }
+
     fn forget(&self, connection: &Arc<Connection>) {
         self.0.lock().retain(|listed| !Arc::ptr_eq(listed, connection));
     }

@@ -63,11 +63,18 @@ pub struct PoolConfig {
     pub connections: usize,
     /// Octets of replies that may wait for a peer that does not read; past it the connection is closed.
     pub output_bound: usize,
-    /// Octets of requests that may wait in the queue of a half-synchronous pool; past it they are refused with TRANSIENT 1, as past
-    /// the bound on their number. A request that finds nothing waiting is taken whatever its size.
+    /// Octets of requests that may wait in the queue of a half-synchronous pool, and of those that came in at another lane and wait for
+    /// a thread of this one; past it they are refused with TRANSIENT 1, as past the bound on their number. A request that finds nothing waiting is taken whatever its size.
     pub queue_octets: usize,
-    /// How long an incomplete message may go without a further octet before its connection is closed.
+    /// Octets of messages that are not whole, and of replies that are not read, that all connections of a lane may hold together; past
+    /// it the connection that holds most is closed, then the next one. Stops peers that stay below what one connection may hold,
+    /// on many of them.
+    pub held_octets: usize,
+    /// How long an incomplete message may go without 1,024 further octets before its connection is closed. What comes between its
+    /// fragments does not count.
     pub message_timeout: Duration,
+    /// How long replies may wait for a peer that takes nothing of them before its connection is closed.
+    pub output_timeout: Duration,
 }
 
 impl Default for PoolConfig {
@@ -80,7 +87,9 @@ impl Default for PoolConfig {
             connections: 20_000,
             output_bound: 64 << 20,
             queue_octets: 64 << 20,
+            held_octets: 256 << 20,
             message_timeout: Duration::from_secs(30),
+            output_timeout: Duration::from_secs(30),
         }
     }
 }

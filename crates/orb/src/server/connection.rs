@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ use corelane_wire::connection::Framer;
 use corelane_wire::{CharSet, CodeSets, Version, WideSet};
 
 use super::admission;
+use super::arriving::Arriving;
+use super::budget::{Account, Budget};
 use super::closing::{Closing, Outcome, Step};
 use super::lane::{Lane, Work};
 use crate::clock;
@@ -28,9 +30,6 @@ use crate::rt::station;
 
 /// Replies of low priority leave in slices of this size, so that one does not hold the kernel for long (decision 11).
 const SLICE: usize = 64 * 1024;
-
-/// Octets that count as progress of a message that is arriving.
-const PROGRESS: usize = 1024;
 
 /// One accepted connection.
 #[derive(Debug)]
@@ -54,10 +53,10 @@ pub(crate) struct Connection {
     closed: AtomicBool,
     /// The end of the stream was reported, perhaps together with the last octets: it is read to its end, however short a read is.
     pub(crate) hung_up: AtomicBool,
-    /// When the message that is arriving made its last progress, in nanoseconds; 0: none is arriving.
-    arriving_since: AtomicU64,
-    /// How many octets of unfinished messages there were then.
-    arriving: AtomicUsize,
+    /// Messages have begun and are not whole.
+    unfinished: AtomicBool,
+    arriving: Mutex<Arriving>,
+    account: Account,
     bounds: Bounds,
     pub(crate) origin: Origin,
 }
@@ -104,9 +103,11 @@ pub(crate) struct Reading {
     pub(crate) over: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Writing {
     queue: VecDeque<u8>,
+    /// When the peer last took something of it, or it began to fill.
+    since: Monotonic,
     /// The last message is in the queue or out.
     closing: Option<Closing>,
 }
@@ -139,22 +140,25 @@ impl Connection {
         lane: Weak<Lane>,
         place: (u32, u32),
         bounds: Bounds,
+        budget: Arc<Budget>,
         origin: Origin,
     ) -> Self {
+        let writing = Writing { queue: VecDeque::new(), since: Monotonic::from_nanos(0), closing: None };
         Connection {
             stream,
             reading: Turn::new(Reading { framer: Framer::new(), partial: None, drained: false, over: false }),
             lane,
             place,
-            writing: Mutex::new("connection output", Scope::Connection, Writing::default()),
+            writing: Mutex::new("connection output", Scope::Connection, writing),
             congested: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
             code_sets: AtomicU64::new(0),
             reported: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             hung_up: AtomicBool::new(false),
-            arriving_since: AtomicU64::new(0),
-            arriving: AtomicUsize::new(0),
+            unfinished: AtomicBool::new(false),
+            arriving: Mutex::new("unfinished messages", Scope::Connection, Arriving::default()),
+            account: Account::new(budget),
             bounds,
             origin,
         }
@@ -295,9 +299,14 @@ impl Connection {
         if !admission::output_fits(writing.queue.len(), more, self.bounds.output) {
             return Sent::Lost(Loss::QueueFull);
         }
+        if writing.queue.is_empty() {
+            writing.since = clock::now();
+        }
         for slice in after(message, sent) {
             writing.queue.extend(slice);
         }
+        self.account.set_output(writing.queue.len());
+        self.ask_for_room();
         Sent::Queued
     }
 
@@ -305,7 +314,13 @@ impl Connection {
     #[cold]
     pub(crate) fn flush(&self) -> io::Result<bool> {
         let mut writing = self.writing.lock();
-        let flushed = self.send_queue(&mut writing)? && self.congested.swap(false, Ordering::AcqRel);
+        let before = writing.queue.len();
+        let sent = self.send_queue(&mut writing);
+        if writing.queue.len() < before {
+            writing.since = clock::now();
+            self.account.set_output(writing.queue.len());
+        }
+        let flushed = sent? && self.congested.swap(false, Ordering::AcqRel);
         // Under the lock: whoever has it next may ask for room again.
         if flushed && let Some(lane) = self.lane.upgrade() {
             lane.watch_room(self, false);
@@ -388,31 +403,49 @@ impl Connection {
         }
     }
 
-    /// Notes that `octets` of unfinished messages are there. Progress is at least [`PROGRESS`] octets: a peer that drips one at a
-    /// time is as good as silent.
-    #[cold]
-    pub(crate) fn note_arriving(&self, octets: usize) {
-        let before = self.arriving.load(Ordering::Relaxed);
-        if before == 0 || octets < before || octets >= before + PROGRESS {
-            self.arriving.store(octets, Ordering::Relaxed);
-            self.arriving_since.store(clock::now().as_nanos().max(1), Ordering::Relaxed);
-        }
-    }
-
-    /// Notes that no message is on its way.
+    /// Whether messages have begun and are not whole.
     #[inline]
-    pub(crate) fn note_arrived(&self) {
-        if self.arriving_since.load(Ordering::Relaxed) != 0 {
-            self.arriving_since.store(0, Ordering::Relaxed);
-            self.arriving.store(0, Ordering::Relaxed);
+    pub(crate) fn has_unfinished(&self) -> bool {
+        self.unfinished.load(Ordering::Relaxed)
+    }
+
+    /// Notes what is there of unfinished messages: octets of one that arrives, the oldest of those in fragments, and how much memory
+    /// all of it takes.
+    #[cold]
+    pub(crate) fn note_unfinished(&self, message: usize, oldest: Option<(u64, usize)>, held: usize) {
+        let mut arriving = self.arriving.lock();
+        arriving.note(message, oldest, clock::now());
+        self.unfinished.store(arriving.is_any(), Ordering::Relaxed);
+        drop(arriving);
+        self.account.set_input(held);
+        self.ask_for_room();
+    }
+
+    /// How long a message that has begun has made no progress.
+    pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
+        if self.has_unfinished() { self.arriving.lock().stalled_for(now) } else { Duration::ZERO }
+    }
+
+    /// How long the peer has taken nothing of the replies that wait for it.
+    pub(crate) fn unread_for(&self, now: Monotonic) -> Duration {
+        // Whoever has the lock sends.
+        match self.is_congested().then(|| self.writing.try_lock()).flatten() {
+            Some(writing) if !writing.queue.is_empty() && writing.closing.is_none() => now.since(writing.since),
+            _ => Duration::ZERO,
         }
     }
 
-    /// How long the message that is arriving has made no progress.
-    pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
-        match self.arriving_since.load(Ordering::Relaxed) {
-            0 => Duration::ZERO,
-            since => now.since(Monotonic::from_nanos(since)),
+    /// What it makes its lane hold.
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// If the lane holds too much: one of its threads makes room.
+    fn ask_for_room(&self) {
+        if self.account.budget().ask()
+            && let Some(lane) = self.lane.upgrade()
+        {
+            lane.push(Work::MakeRoom);
         }
     }
 }

@@ -19,6 +19,7 @@ use corelane_sys::thread::{Builder, JoinHandle};
 use corelane_sys::turn::TurnGuard;
 
 use super::admission::{self, Arrival};
+use super::budget::Budget;
 use super::closing::Lingering;
 use super::config::{Dispatch, PoolConfig};
 use super::connection::{Bounds, Connection, Origin, Reading};
@@ -71,6 +72,7 @@ pub(crate) struct Lane {
     /// Half-sync/half-async only.
     pub(crate) queue: Option<Queue>,
     lingering: Lingering,
+    budget: Arc<Budget>,
     /// How long a peer has for its part of the end.
     closing_time: Duration,
     /// Thread per connection only.
@@ -116,6 +118,7 @@ impl Lane {
             Some(role) if role.rules.need_a_keeper() => Some(Keeper::new()?),
             _ => None,
         };
+        let budget = Budget::new(config.held_octets);
         Ok(Arc::new_cyclic(|own: &Weak<Lane>| {
             let lane = own.clone();
             // The last thread out of a connection that was retired ends it.
@@ -138,6 +141,7 @@ impl Lane {
                 waking: AtomicBool::new(false),
                 queue,
                 lingering: Lingering::new(),
+                budget,
                 closing_time,
                 dedicated: Mutex::new("threads of connections", Scope::Lane, Vec::new()),
                 starved: AtomicBool::new(false),
@@ -262,6 +266,7 @@ impl Lane {
                 self.flush(core, connection.place);
                 self.read(core, worker, connection.place, Why::Reported);
             }
+            Work::MakeRoom => self.make_room(core),
             Work::Serve(waiting, message) | Work::Buffered { waiting, message, .. } => {
                 let connection = waiting.leave();
                 // It may have come in at another lane, which keeps it.
@@ -312,7 +317,7 @@ impl Lane {
     /// Lists work that came in elsewhere; false if too much waits, or nobody will run it any more.
     #[cold]
     pub(crate) fn hand_over(&self, work: Work) -> bool {
-        let listed = self.ready.hand_over(work);
+        let listed = self.ready.hand_over(work, self.config.queue_octets);
         if listed {
             self.wake_one();
         }
@@ -544,8 +549,10 @@ impl Lane {
             in_slices: self.role.as_ref().is_some_and(|role| role.is_lane && !role.is_top),
         };
         self.mark(core, &*stream);
-        let make =
-            |slot, generation| Arc::new(Connection::new(stream, self.own.clone(), (slot, generation), bounds, origin));
+        let make = |slot, generation| {
+            let budget = Arc::clone(&self.budget);
+            Arc::new(Connection::new(stream, self.own.clone(), (slot, generation), bounds, budget, origin))
+        };
         let closing = self.closing.load(Ordering::Acquire);
         let place = match admission::connection(closing, self.connections.len(), self.config.connections) {
             Arrival::Serve => self.connections.insert_with(make).ok(),
@@ -640,7 +647,7 @@ impl Lane {
             return false;
         }
         // A peer that does not read may not hold its thread for ever.
-        if connection.stream.set_coarse_timeouts(Duration::ZERO, self.config.message_timeout).is_err() {
+        if connection.stream.set_coarse_timeouts(Duration::ZERO, self.config.output_timeout).is_err() {
             return false;
         }
         let weak = Arc::downgrade(connection);
@@ -717,13 +724,40 @@ impl Lane {
         self.lingering.tidy(now);
         self.accept_again();
         for connection in self.connections.iter() {
-            if connection.stalled_for(now) > self.config.message_timeout {
-                core.events().report(&OrbEvent::Stalled { peer: connection.stream.peer().clone() });
-                connection.close();
-                let place = connection.place;
-                drop(connection);
-                self.ended(core, place);
-            }
+            let peer = || connection.stream.peer().clone();
+            let event = if connection.stalled_for(now) > self.config.message_timeout {
+                OrbEvent::Stalled { peer: peer() }
+            } else if connection.unread_for(now) > self.config.output_timeout {
+                OrbEvent::RepliesUnread { peer: peer() }
+            } else {
+                continue;
+            };
+            let found = Arc::clone(&connection);
+            drop(connection);
+            self.cut(core, &found, &event);
+        }
+    }
+
+    /// Closes a connection whose peer does not do its part.
+    #[cold]
+    fn cut(&self, core: &Arc<Core>, connection: &Connection, event: &OrbEvent) {
+        core.events().report(event);
+        connection.close();
+        self.ended(core, connection.place);
+    }
+
+    /// The connections hold more than they may together: closes those that hold most.
+    #[cold]
+    fn make_room(&self, core: &Arc<Core>) {
+        self.budget.answer();
+        while self.budget.is_over() {
+            let served = self.connections.iter().map(|connection| Arc::clone(&connection));
+            let largest = served.chain(self.lingering.listed()).max_by_key(|connection| connection.account().held());
+            let Some(connection) = largest.filter(|connection| connection.account().held() > 0) else { return };
+            let octets = connection.account().held();
+            // Before it has ended, which may take until a request of it has run: the next one is not to be closed for it.
+            connection.account().forfeit();
+            self.cut(core, &connection, &OrbEvent::HeldTooMuch { peer: connection.stream.peer().clone(), octets });
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The server's side: lanes with their listeners, connections and threads, and the way of a request through them.
 
 pub(crate) mod admission;
+pub(crate) mod arriving;
+pub(crate) mod budget;
 pub(crate) mod closing;
 pub(crate) mod config;
 pub(crate) mod connection;

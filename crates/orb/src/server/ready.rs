@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corelane_sys::lock::{PiMutex, Scope};
 
+use super::admission;
 use super::connection::{Connection, Waiting};
 use super::worker::Message;
 use crate::poa::Held;
@@ -23,6 +24,8 @@ pub(crate) enum Work {
     Read((u32, u32)),
     /// Something happened to this connection, whose stream has no descriptor.
     Look(Arc<Connection>),
+    /// The connections hold too much.
+    MakeRoom,
     /// A message that was held back may run now.
     Serve(Waiting, Message),
     /// A call within the process that this lane's threads are to run.
@@ -40,7 +43,16 @@ pub(crate) enum Work {
 impl Work {
     /// Whether it is a request, and no reading to be done.
     fn is_request(&self) -> bool {
-        !matches!(self, Work::Read(_) | Work::Rest(_) | Work::Look(_))
+        !matches!(self, Work::Read(_) | Work::Rest(_) | Work::Look(_) | Work::MakeRoom)
+    }
+
+    /// Octets that wait with it: of a request that was handed over or held. Those that are buffered have their own count.
+    fn octets(&self) -> usize {
+        match self {
+            Work::Serve(_, message) => message.octets(),
+            Work::Resume(held) => held.octets,
+            _ => 0,
+        }
     }
 }
 
@@ -58,6 +70,8 @@ struct List {
     /// Buffered requests among it, and their octets.
     buffered: u32,
     octets: u64,
+    /// Octets of the other requests.
+    waiting: usize,
     /// Nobody will take anything any more.
     stopped: bool,
 }
@@ -68,6 +82,7 @@ impl List {
             self.buffered += 1;
             self.octets += octets;
         }
+        self.waiting += work.octets();
         self.work.insert(index, work);
     }
 
@@ -77,6 +92,7 @@ impl List {
             self.buffered -= 1;
             self.octets -= octets;
         }
+        self.waiting -= work.octets();
         Some(work)
     }
 }
@@ -99,20 +115,28 @@ impl ReadyList {
         result
     }
 
-    /// Lists work.
+    /// Lists work, unless nobody will do it any more.
     pub(super) fn push(&self, work: Work) {
-        self.change(|list| list.insert(list.work.len(), work));
+        self.push_if(work, |_| true);
     }
 
-    /// Lists a request that came in elsewhere; false if too much waits, or nobody will run it any more.
-    pub(super) fn hand_over(&self, work: Work) -> bool {
-        self.change(|list| {
-            let has_room = list.work.len() < HANDED_OVER && !list.stopped;
-            if has_room {
-                list.insert(list.work.len(), work);
+    /// Lists a request that came in elsewhere; false if too much waits, more than `most` octets of requests for one, or nobody will
+    /// run it any more.
+    pub(super) fn hand_over(&self, work: Work, most: usize) -> bool {
+        let octets = work.octets();
+        self.push_if(work, |list| list.work.len() < HANDED_OVER && admission::octets_fit(list.waiting, octets, most))
+    }
+
+    fn push_if(&self, work: Work, has_room: impl FnOnce(&List) -> bool) -> bool {
+        let refused = self.change(|list| {
+            if list.stopped || !has_room(list) {
+                return Some(work);
             }
-            has_room
-        })
+            list.insert(list.work.len(), work);
+            None
+        });
+        // Not under the lock: a request that goes may list its connection for reading.
+        refused.is_none()
     }
 
     /// Lists a request that the keeper has read, behind those that are as urgent.
@@ -164,5 +188,28 @@ impl ReadyList {
     /// that nobody comes.
     pub(super) fn stop(&self) -> VecDeque<Work> {
         self.change(|list| std::mem::replace(list, List { stopped: true, ..List::default() }).work)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(octets: usize) -> Work {
+        Work::Resume(Held { octets, resume: Box::new(|_| {}) })
+    }
+
+    #[test]
+    fn what_is_handed_over_is_bounded_by_number_and_by_octets() {
+        let list = ReadyList::new();
+        assert!(list.hand_over(held(90), 100) && list.hand_over(held(10), 100));
+        assert!(!list.hand_over(held(1), 100));
+        assert!(list.next().0.is_some() && list.hand_over(held(90), 100));
+        assert!((2..HANDED_OVER).all(|_| list.hand_over(held(0), 100)));
+        assert!(!list.hand_over(held(0), 100));
+        assert_eq!(list.stop().len(), HANDED_OVER);
+        assert!(!list.hand_over(held(0), 100) && !list.has_any());
+        list.push(held(0));
+        assert!(!list.has_any(), "nobody would come for it");
     }
 }

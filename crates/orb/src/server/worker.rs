@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use corelane_net::Wait;
-use corelane_wire::connection::Step;
+use corelane_wire::connection::{Framer, Step};
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::{Limits, Scratch, Version};
 
@@ -112,9 +112,11 @@ impl Worker {
             };
             let wanted = match reading.framer.next(buffer.unread(), limits) {
                 Ok(Step::Message { header, len: length }) => {
-                    connection.note_arrived();
                     let surplus = buffer.unread().get(length..).unwrap_or_default();
                     if surplus.is_empty() && own {
+                        if connection.has_unfinished() {
+                            note_progress(reading, connection);
+                        }
                         let more = !reading.drained;
                         return Read::Message { message: Message::Here(header, length), more };
                     }
@@ -127,6 +129,7 @@ impl Worker {
                 Ok(Step::NeedMore(wanted)) => wanted,
                 Ok(Step::Absorbed(length)) => {
                     buffer.consume(length);
+                    note_fragments(&reading.framer, buffer, connection);
                     continue;
                 }
                 Ok(Step::Assembled { header, message, breaks, len }) => {
@@ -146,7 +149,7 @@ impl Worker {
                 return self.pause(reading, connection);
             }
             if wait == Wait::Block && !buffer.is_empty() {
-                connection.note_arriving(buffer.unread().len());
+                note_fragments(&reading.framer, buffer, connection);
             }
             let room = buffer.room(wanted);
             let size = room.len();
@@ -334,14 +337,23 @@ impl Worker {
     }
 }
 
-/// Notes how much of unfinished messages is there, so that one that makes no progress is found.
+/// Notes how much of unfinished messages stays with the connection, so that one that makes no progress is found.
 #[cold]
 fn note_progress(reading: &Reading, connection: &Connection) {
-    let partial = reading.partial.as_ref().map_or(0, |partial| partial.unread().len());
-    match partial + reading.framer.pending_octets() {
-        0 => connection.note_arrived(),
-        octets => connection.note_arriving(octets),
+    let framer = &reading.framer;
+    match &reading.partial {
+        Some(partial) => note_fragments(framer, partial, connection),
+        None if framer.pending() == 0 && !connection.has_unfinished() => {}
+        None => connection.note_unfinished(0, framer.oldest_pending(), framer.pending_octets()),
     }
+}
+
+/// The same while what has arrived is in `buffer`.
+#[cold]
+fn note_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connection) {
+    let arrived = buffer.unread().len();
+    let held = if arrived == 0 { 0 } else { buffer.held().max(arrived) };
+    connection.note_unfinished(arrived, framer.oldest_pending(), held + framer.pending_octets());
 }
 
 /// Whether a message is a request whose client does not wait for a reply.
@@ -366,12 +378,14 @@ mod tests {
 
     use corelane_net::{Endpoint, Stream, Tcp, Transport};
     use corelane_sched::Priority;
+    use corelane_sys::clock::Monotonic;
     use corelane_wire::giop::MessageKind;
     use corelane_wire::{Decoder, Endian, Version};
 
     use super::*;
-    use crate::Orb;
+    use crate::server::budget::Budget;
     use crate::server::connection::{Bounds, Origin};
+    use crate::{Orb, clock};
 
     /// A stream whose peer has gone.
     fn stream() -> Box<dyn Stream> {
@@ -396,16 +410,58 @@ mod tests {
         worker.buffer.capacity().max(memory.reply.capacity()).max(memory.scratch.allocated()).max(spares)
     }
 
-    #[test]
-    fn one_large_message_leaves_no_large_buffers() {
-        let orb = Orb::new().unwrap();
-        let connection = Arc::new(Connection::new(
+    fn connection(budget: &Arc<Budget>) -> Arc<Connection> {
+        Arc::new(Connection::new(
             stream(),
             Weak::new(),
             (0, 0),
             Bounds { output: 0, waiting: 1 },
+            Arc::clone(budget),
             Origin { number: 0, station: (0, 0), ceiling: Priority::MIN, in_slices: false },
-        ));
+        ))
+    }
+
+    /// Fragments that wait for the rest are watched, and counted, whatever whole messages come between.
+    #[test]
+    fn fragments_do_not_escape_behind_whole_messages() {
+        let at = |seconds: u64| clock::set(Some(Monotonic::from_nanos(seconds * 1_000_000_000)));
+        let budget = Budget::new(100);
+        let (connection, orb) = (connection(&budget), Orb::new().unwrap());
+        let mut worker = Worker::new();
+        let mut reading = Reading { framer: Default::default(), partial: None, drained: true, over: false };
+        let message = |kind: MessageKind, more_fragments, body: &[u8]| {
+            let size = u32::try_from(body.len()).unwrap();
+            let header = Header { more_fragments, kind, size, ..header(0) };
+            [&header.octets(), body].concat()
+        };
+        let cancel = |id| message(MessageKind::CancelRequest, false, &[0, 0, 0, id]);
+        let mut read = |octets: &[u8]| {
+            worker.buffer.append(octets);
+            let read = worker.read(&mut reading, &connection, &Limits::DEFAULT, Wait::Now);
+            let Read::Message { message, .. } = read else { panic!("{read:?}") };
+            worker.serve(orb.core(), &connection, message, Wait::Now);
+        };
+        at(1);
+        let begun = message(MessageKind::Request, true, &[[0, 0, 0, 7].as_slice(), &[0; 84]].concat());
+        read(&[begun, cancel(1)].concat());
+        assert!(connection.has_unfinished());
+        for second in 2..40 {
+            at(second);
+            read(&cancel(1));
+        }
+        assert_eq!(connection.stalled_for(clock::now()).as_secs(), 38);
+        assert_eq!(connection.account().held(), 100);
+        assert!(!budget.is_over());
+        read(&cancel(7));
+        assert!(!connection.has_unfinished());
+        assert_eq!(connection.account().held(), 0);
+        clock::set(None);
+    }
+
+    #[test]
+    fn one_large_message_leaves_no_large_buffers() {
+        let orb = Orb::new().unwrap();
+        let connection = connection(&Budget::new(usize::MAX));
         let mut worker = Worker::new();
         let large = vec![0; 4 * KEPT];
         for kind in 0..3 {

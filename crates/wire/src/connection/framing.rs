@@ -47,13 +47,17 @@ pub enum Step {
 /// [`Step::NeedMore`], the length in the result for the others. After a fault the connection must end.
 #[derive(Debug, Default)]
 pub struct Framer {
+    /// The oldest first.
     pending: Vec<Partial>,
     octets: usize,
+    /// Messages that came in fragments so far.
+    begun: u64,
 }
 
 /// A message of which the last fragment has not come.
 #[derive(Debug)]
 struct Partial {
+    number: u64,
     /// GIOP 1.1 fragments name no request.
     request_id: Option<u32>,
     header: Header,
@@ -73,6 +77,13 @@ impl Framer {
     #[must_use]
     pub fn pending(&self) -> usize {
         self.pending.len()
+    }
+
+    /// Of those that are pending the one whose first fragment came first: its number, counted from the connection's beginning, and
+    /// its octets.
+    #[must_use]
+    pub fn oldest_pending(&self) -> Option<(u64, usize)> {
+        self.pending.first().map(|partial| (partial.number, partial.message.len()))
     }
 
     /// Octets that are held for them.
@@ -135,7 +146,15 @@ impl Framer {
         }
         self.reserve(message.len(), limits)?;
         let message = message.to_vec();
-        self.pending.push(Partial { request_id, header, message, breaks: Vec::new(), fragments: 1 });
+        self.begun += 1;
+        self.pending.push(Partial {
+            number: self.begun,
+            request_id,
+            header,
+            message,
+            breaks: Vec::new(),
+            fragments: 1,
+        });
         Ok(Step::Absorbed(header.total()))
     }
 
@@ -171,7 +190,7 @@ impl Framer {
         if header.more_fragments {
             return Ok(Step::Absorbed(header.total()));
         }
-        let Partial { header: mut whole, mut message, breaks, .. } = self.pending.swap_remove(index);
+        let Partial { header: mut whole, mut message, breaks, .. } = self.pending.remove(index);
         self.octets -= message.len();
         whole.more_fragments = false;
         message.iter_mut().zip(whole.octets()).for_each(|(to, from)| *to = from);
@@ -184,7 +203,7 @@ impl Framer {
         if let Ok(request_id) = request_id(header, message)
             && let Some(index) = self.find(Some(request_id))
         {
-            self.octets -= self.pending.swap_remove(index).message.len();
+            self.octets -= self.pending.remove(index).message.len();
         }
     }
 
@@ -283,6 +302,7 @@ mod tests {
         };
         assert_eq!(whole, message(2, LocateReply, false, &[0, 0, 0, 2, 20]));
         assert_eq!((header.kind, header.size, breaks.len(), framer.pending()), (LocateReply, 5, 0, 1));
+        assert_eq!(framer.oldest_pending(), Some((1, 21)));
         let last = [message(2, Fragment, false, &[0, 0, 0, 1, 15, 16])];
         let Ok(Step::Assembled { message: whole, .. }) = steps(&mut framer, &last, &limits) else { panic!() };
         assert_eq!(whole, message(2, Request, false, &[0, 0, 0, 1, 10, 11, 12, 13, 14, 15, 16]));
@@ -312,7 +332,9 @@ mod tests {
         let parts = [first.clone(), message(2, CancelRequest, false, &[0, 0, 0, 1])];
         assert!(matches!(steps(&mut framer, &parts, &limits), Ok(Step::Message { .. })));
         assert_eq!((framer.pending(), framer.pending_octets()), (0, 0));
+        assert_eq!(framer.oldest_pending(), None);
         assert_eq!(framer.next(&first, &limits), Ok(Step::Absorbed(16)));
+        assert_eq!(framer.oldest_pending(), Some((2, 16)));
     }
 
     #[test]

@@ -1,0 +1,113 @@
+//! How much the peers of a lane make it hold: octets of messages that are not whole, and of replies that are not read.
+//!
+//! Each connection has bounds of its own; this one is for all of them together. Requests that are whole and wait are counted where
+//! they wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// What all connections of a lane hold.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    held: AtomicUsize,
+    most: usize,
+    /// A thread has been asked to make room.
+    asked: AtomicBool,
+}
+
+/// What one connection holds. Dropping it gives that back.
+#[derive(Debug)]
+pub(crate) struct Account {
+    budget: Arc<Budget>,
+    input: AtomicUsize,
+    output: AtomicUsize,
+}
+
+impl Budget {
+    /// Of `most` octets.
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Budget { held: AtomicUsize::new(0), most, asked: AtomicBool::new(false) })
+    }
+
+    /// Whether more is held than may be.
+    pub(crate) fn is_over(&self) -> bool {
+        self.held.load(Ordering::Relaxed) > self.most
+    }
+
+    /// Whether a thread is to be asked to make room: true once, until [`answer`](Self::answer).
+    pub(crate) fn ask(&self) -> bool {
+        self.is_over() && !self.asked.swap(true, Ordering::SeqCst)
+    }
+
+    /// A thread makes room now.
+    pub(crate) fn answer(&self) {
+        self.asked.store(false, Ordering::SeqCst);
+    }
+
+    fn change(&self, from: usize, to: usize) {
+        // Every octet that is taken away was added before.
+        self.held.fetch_add(to.wrapping_sub(from), Ordering::Relaxed);
+    }
+}
+
+impl Account {
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
+        Account { budget, input: AtomicUsize::new(0), output: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Says how much of unfinished messages is held.
+    pub(crate) fn set_input(&self, octets: usize) {
+        self.budget.change(self.input.swap(octets, Ordering::Relaxed), octets);
+    }
+
+    /// Says how much of replies is held.
+    pub(crate) fn set_output(&self, octets: usize) {
+        self.budget.change(self.output.swap(octets, Ordering::Relaxed), octets);
+    }
+
+    /// What is held.
+    pub(crate) fn held(&self) -> usize {
+        self.input.load(Ordering::Relaxed).saturating_add(self.output.load(Ordering::Relaxed))
+    }
+
+    /// Counts what is held no longer: its connection ends.
+    pub(crate) fn forfeit(&self) {
+        self.set_input(0);
+        self.set_output(0);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.forfeit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_connections_hold_adds_up_and_goes_with_them() {
+        let budget = Budget::new(100);
+        let (first, second) = (Account::new(Arc::clone(&budget)), Account::new(Arc::clone(&budget)));
+        first.set_input(60);
+        first.set_input(40);
+        first.set_output(20);
+        second.set_input(40);
+        assert_eq!((first.held(), second.held()), (60, 40));
+        assert!(!budget.is_over() && !budget.ask());
+        second.set_output(1);
+        assert!(budget.ask() && !budget.ask());
+        budget.answer();
+        assert!(budget.ask());
+        first.forfeit();
+        assert!(!budget.is_over());
+        drop(second);
+        assert_eq!(budget.held.load(Ordering::Relaxed), 0);
+    }
+}
