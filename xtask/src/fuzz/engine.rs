@@ -63,6 +63,8 @@ pub(crate) struct Ran {
     /// The most memory the run held.
     pub(crate) megabytes: u64,
     pub(crate) findings: Vec<PathBuf>,
+    /// It ended otherwise than an engine does that has run or found enough: a stack that overflows leaves no input.
+    pub(crate) died: bool,
 }
 
 /// Where cargo has this program stand before the compiler, it adds the instrumentation and goes on as the compiler.
@@ -136,6 +138,7 @@ impl Engine {
             self.minimise(target, path)?;
             ran.findings.push(path.clone());
         }
+        ran.died &= ran.findings.is_empty();
         Ok(ran)
     }
 
@@ -163,7 +166,8 @@ impl Engine {
         let status = child.wait().map_err(wrong)?;
         ran.took = began.elapsed();
         progress(&ran, ran.took, false);
-        if !status.success() {
+        ran.died = !status.success();
+        if ran.died {
             println!("    ended with {status}; its output is in {}", log.display());
         }
         Ok(ran)

@@ -363,9 +363,15 @@ impl<'m> Decoder<'m> {
 
     /// The long that stands next between chunks.
     fn peek_between(&self) -> Result<u32, CdrError> {
+        self.between().read_u32()
+    }
+
+    /// A decoder at the same place that sees all octets, and looks for no chunk where they end.
+    fn between(&self) -> Decoder<'m> {
         let mut ahead = self.clone();
         ahead.see_all();
-        ahead.read_u32()
+        *ahead.chunks_mut() = Chunks::NONE;
+        ahead
     }
 
     /// Opens the next chunk: there is no more to read in this one.
@@ -374,8 +380,7 @@ impl<'m> Decoder<'m> {
             return Err(CdrError::BadValue);
         }
         let full = self.chunks().full;
-        let mut ahead = self.clone();
-        ahead.see_all();
+        let mut ahead = self.between();
         let size = ahead.read_u32()?;
         if !(1..TAG).contains(&size) {
             return Err(CdrError::BadValue);

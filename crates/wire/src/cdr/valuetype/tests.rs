@@ -270,3 +270,35 @@ fn cleared_encoders_have_written_nothing() {
     drop(value);
     assert!(e.begin_value((1, 0), keep, A, false).unwrap().is_some());
 }
+
+/// A message that ended where the next chunk was looked for had the decoder look for it without end.
+#[test]
+fn a_message_may_end_anywhere_among_chunks() {
+    let whole = octets(&format!("7fffff0a {ID_A} 00000004 00000007 7fffff0a {ID_B} 00000001 01 000000 ffffffff"));
+    let read = |end: usize| {
+        let space = ValueSpace::new();
+        let mut d = Decoder::new(&whole[..end], Endian::Big).with_values(&space);
+        let outer = begun(&mut d)?;
+        d.read_u32()?;
+        begun(&mut d)?;
+        d.read_u8()?;
+        d.end_value(&outer)
+    };
+    let skip = |end: usize| {
+        let space = ValueSpace::new();
+        let mut d = Decoder::new(&whole[..end], Endian::Big).with_values(&space);
+        let outer = begun(&mut d)?;
+        d.end_value(&outer)
+    };
+    for end in 0..whole.len() {
+        assert!(read(end).is_err() && skip(end).is_err(), "{end} octets");
+    }
+    assert_eq!((read(whole.len()), skip(whole.len())), (Ok(()), Ok(())));
+}
+
+fn begun<'m>(d: &mut Decoder<'m>) -> Result<ValueStart<'m>, CdrError> {
+    match d.read_value_head()? {
+        ValueHead::Value(start) => Ok(start),
+        other => panic!("{other:?}"),
+    }
+}
