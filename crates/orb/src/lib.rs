@@ -34,6 +34,7 @@ pub mod minor;
 mod object;
 mod operation_table;
 mod orb;
+mod plain_macros;
 pub mod poa;
 mod policy;
 mod receive;

@@ -1,5 +1,6 @@
 //! What code made by the IDL compiler calls. Not for use by hand.
 
+pub use corelane_wire::cdr::{Extent, Plain, View, Window};
 #[cfg(feature = "any")]
 pub use corelane_wire::typecode::{Description, description};
 pub use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Octets, Primitive, Scratch};

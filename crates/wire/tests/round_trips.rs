@@ -172,7 +172,7 @@ fn item(wide: bool) -> impl Strategy<Value = Item> {
         (0u8..0x80).prop_map(|octet| Item::Char(char::from(octet))),
         text().prop_map(Item::Text),
         vec(any::<u8>(), 0..40).prop_map(Item::Octets),
-        (any::<u8>(), 4096usize..5000).prop_map(|(octet, len)| Item::Octets(vec![octet; len])),
+        (any::<u8>(), 16_384usize..17_000).prop_map(|(octet, len)| Item::Octets(vec![octet; len])),
         vec(any::<i32>(), 0..90).prop_map(Item::Longs),
         vec(finite, 0..40).prop_map(Item::Doubles),
         vec(any::<bool>(), 0..9).prop_map(Item::Booleans),

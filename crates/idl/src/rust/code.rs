@@ -279,6 +279,11 @@ impl Generator<'_> {
                 lines.push(Line::Close("}".to_owned()));
                 lines
             }
+            Type::Sequence(element, bound) if self.is_number(element) => {
+                let mut lines = self.encode_length(name, *bound, e);
+                lines.push(Line::plain(format!("{e}.write_slice_lent({name});")));
+                lines
+            }
             Type::Sequence(element, bound) => {
                 let mut lines = self.encode_length(name, *bound, e);
                 lines.extend(self.encode_elements(element, &Operand::Reference(name.to_owned()), e));
@@ -300,6 +305,11 @@ impl Generator<'_> {
         match self.model().resolved(ty) {
             Type::Sequence(element, None) if self.is_octet(element) => {
                 vec![Line::plain(format!("{e}.write_octets_owned({name})?;"))]
+            }
+            Type::Sequence(element, bound) if self.is_number(element) && !self.is_octet(element) => {
+                let mut lines = self.encode_length(name, *bound, e);
+                lines.push(Line::plain(format!("{e}.write_slice_owned({name});")));
+                lines
             }
             _ => self.encode(ty, &Operand::Place(name.to_owned()), e),
         }
@@ -462,6 +472,9 @@ impl Generator<'_> {
                     self.read_length(&element, *bound, d),
                     format!("let {name} = {d}.read_slice::<{number}>(len)?;"),
                 ])
+            }
+            Type::Sequence(element, bound) if self.is_plain(element) => {
+                lent(vec![self.read_length(element, *bound, d), format!("let {name} = {d}.read_plain(len)?;")])
             }
             Type::Sequence(element, bound) if self.is_lent(element) => {
                 let reader = self.element_reader(element);

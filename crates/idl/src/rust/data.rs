@@ -36,6 +36,14 @@ impl Generator<'_> {
             }
             out.close("}");
         }
+        if self.is_plain_definition(id) {
+            let parts: Vec<String> = members
+                .iter()
+                .zip(&fields)
+                .map(|(member, field)| format!("{field}: {}", self.owned(&member.ty)))
+                .collect();
+            return self.macro_call("plain", &name, &parts, out);
+        }
         let mut body = Vec::new();
         for (member, field) in members.iter().zip(&fields) {
             body.extend(self.encode(&member.ty, &Operand::Place(format!("self.{field}")), "e"));
@@ -94,18 +102,14 @@ impl Generator<'_> {
             out.line(&format!("{variant},"));
         }
         out.close("}");
-        self.open_cdr(&name, 4, &[Line::plain("e.write_u32(*self as u32);")], out);
-        let error = self.runtime("CdrError");
-        self.open_decode(false, out);
-        out.open("match d.read_u32()? {");
-        for (number, enumerator) in enumerators.iter().enumerate() {
-            let variant = self.name(*enumerator);
-            out.line(&format!("{number} => Ok(Self::{variant}),"));
-        }
-        out.line(&format!("_ => Err({error}::EnumRange),"));
-        out.close("}");
-        out.close("}");
-        out.close("}");
+        let variants: Vec<String> = enumerators.iter().map(|enumerator| self.name(*enumerator)).collect();
+        self.macro_call("enumeration", &name, &variants, out);
+    }
+
+    /// `corelane::name! { subject { parts } }`.
+    fn macro_call(&self, name: &str, subject: &str, parts: &[String], out: &mut Writer) {
+        out.gap();
+        out.filled(&format!("corelane::{name}! {{ {subject} {{"), parts, "} }");
     }
 
     // ---- unions ------------------------------------------------------------------------------------

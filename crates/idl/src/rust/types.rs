@@ -19,6 +19,8 @@ pub(super) struct Facts {
     copy: bool,
     /// Whether no part is of floating point.
     exact: bool,
+    /// Whether all parts are numbers, booleans and enumerations.
+    plain: bool,
 }
 
 impl Generator<'_> {
@@ -184,6 +186,35 @@ impl Generator<'_> {
         }
     }
 
+    /// Whether sequences of the type are written and read in one go, each member at a constant offset.
+    pub(super) fn is_plain(&self, ty: &Type) -> bool {
+        match self.model().resolved(ty) {
+            Type::Basic(basic) => matches!(
+                basic,
+                Basic::Short
+                    | Basic::UShort
+                    | Basic::Long
+                    | Basic::ULong
+                    | Basic::LongLong
+                    | Basic::ULongLong
+                    | Basic::Int8
+                    | Basic::UInt8
+                    | Basic::Octet
+                    | Basic::Float
+                    | Basic::Double
+                    | Basic::Boolean
+            ),
+            array @ Type::Array(element, _) => !self.is_boxed(array) && self.is_plain(element),
+            Type::Named(id) => self.is_plain_definition(*id),
+            _ => false,
+        }
+    }
+
+    /// Whether that holds for a structure or an enumeration.
+    pub(super) fn is_plain_definition(&self, id: DefinitionId) -> bool {
+        self.facts.get(&id).is_some_and(|facts| facts.plain)
+    }
+
     /// Whether a structure, union or enumeration is of fixed size.
     pub(super) fn is_copy(&self, id: DefinitionId) -> bool {
         self.facts.get(&id).is_some_and(|facts| facts.copy)
@@ -240,7 +271,7 @@ impl Generator<'_> {
                 Kind::Bitset(set) => bits(set.bits),
                 _ => continue,
             };
-            self.facts.insert(id, Facts { size, least, copy: true, exact: true });
+            self.facts.insert(id, Facts { size, least, copy: true, exact: true, plain: false });
         }
         for id in &model.completed {
             let members: Vec<Type> = match &model.get(*id).kind {
@@ -260,7 +291,12 @@ impl Generator<'_> {
                 _ => (sum(&|ty| self.size(ty)), sum(&|ty| self.least_size(ty))),
             };
             let copy = members.iter().all(|ty| self.is_fixed_size(ty));
-            self.facts.insert(*id, Facts { size, least, copy, exact: true });
+            let plain = match &model.get(*id).kind {
+                Kind::Struct(_) => !members.is_empty() && members.iter().all(|ty| self.is_plain(ty)),
+                Kind::Enum(_) => true,
+                _ => false,
+            };
+            self.facts.insert(*id, Facts { size, least, copy, exact: true, plain });
         }
         // Sequences lead back to types that stand further down: go round until nothing changes.
         let mut changed = true;

@@ -206,6 +206,32 @@ impl Writer {
         self.fits(length)
     }
 
+    /// `before items after` on one line, or the items filled into lines: the inside of a macro, which rustfmt leaves alone.
+    pub(super) fn filled(&mut self, before: &str, items: &[String], after: &str) {
+        let joined = items.join(", ");
+        if self.fits(before.len() + joined.len() + after.len() + 2) {
+            return self.line(&format!("{before} {joined} {after}"));
+        }
+        self.open(before);
+        self.fill(items);
+        self.close(after);
+    }
+
+    /// Items with a comma behind each, as many on a line as it holds.
+    fn fill<T: AsRef<str>>(&mut self, items: &[T]) {
+        let mut line = String::new();
+        for item in items {
+            let item = item.as_ref();
+            if !line.is_empty() && !self.fits(line.len() + 1 + item.len() + 1) {
+                self.line(&std::mem::take(&mut line));
+            }
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(item);
+            line.push(',');
+        }
+        self.line(&line);
+    }
+
     /// `before { fields }after`.
     pub(super) fn fields(&mut self, before: &str, fields: &[String], after: &str) {
         let joined = fields.join(", ");
@@ -252,16 +278,7 @@ impl Writer {
         }
         self.open(before);
         if items.iter().all(|item| item.len() <= 10) {
-            let mut line = String::new();
-            for item in items {
-                if !line.is_empty() && !self.fits(line.len() + 1 + item.len() + 1) {
-                    self.line(&std::mem::take(&mut line));
-                }
-                line.push_str(if line.is_empty() { "" } else { " " });
-                line.push_str(item);
-                line.push(',');
-            }
-            self.line(&line);
+            self.fill(items);
         } else {
             for item in items {
                 self.line(&format!("{item},"));

@@ -33,23 +33,7 @@ pub mod every_type {
         DeepBlue,
     }
 
-    impl Cdr for Colour {
-        const MIN_SIZE: usize = 4;
-
-        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-            e.write_u32(*self as u32);
-            Ok(())
-        }
-
-        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
-            match d.read_u32()? {
-                0 => Ok(Self::Red),
-                1 => Ok(Self::Green),
-                2 => Ok(Self::DeepBlue),
-                _ => Err(CdrError::EnumRange),
-            }
-        }
-    }
+    corelane::enumeration! { Colour { Red, Green, DeepBlue } }
 
     corelane::describe! { pub static COLOUR_TYPE for Colour = enumeration("IDL:corelane.test/EveryType/Colour:1.0", "Colour", &[
         enumerator("red"),
@@ -104,24 +88,7 @@ pub mod every_type {
         pub z: f64,
     }
 
-    impl Cdr for Point {
-        const MIN_SIZE: usize = 24;
-
-        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-            e.write_f64(self.x);
-            e.write_f64(self.y);
-            e.write_f64(self.z);
-            Ok(())
-        }
-
-        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
-            Ok(Self {
-                x: d.read_f64()?,
-                y: d.read_f64()?,
-                z: d.read_f64()?,
-            })
-        }
-    }
+    corelane::plain! { Point { x: f64, y: f64, z: f64 } }
 
     corelane::describe! { pub static POINT_TYPE for Point = structure("IDL:corelane.test/EveryType/Point:1.0", "Point", &[
         member("x", DOUBLE),
@@ -668,30 +635,13 @@ pub mod every_type {
 
     /// What belongs to `Letter`.
     pub mod letter {
-        use corelane::mapping::{Cdr, CdrError, Decoder, Encoder};
-
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind {
             One,
             Two,
         }
 
-        impl Cdr for Kind {
-            const MIN_SIZE: usize = 4;
-
-            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-                e.write_u32(*self as u32);
-                Ok(())
-            }
-
-            fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
-                match d.read_u32()? {
-                    0 => Ok(Self::One),
-                    1 => Ok(Self::Two),
-                    _ => Err(CdrError::EnumRange),
-                }
-            }
-        }
+        corelane::enumeration! { Kind { One, Two } }
 
         corelane::describe! { pub static KIND_TYPE for Kind = enumeration("IDL:corelane.test/EveryType/Letter/Kind:1.0", "Kind", &[
             enumerator("one"),
@@ -1056,7 +1006,7 @@ pub mod every_type {
             }
             let mut reply = this.invoke(&OPERATION, &|e| {
                 e.write_len(a.len())?;
-                e.write_slice(a);
+                e.write_slice_lent(a);
                 Ok(())
             })?;
             reply.read(Cdr::decode)
@@ -1307,7 +1257,7 @@ pub mod every_type {
             let mut reply = this.invoke(&OPERATION, &|e| {
                 e.write_octets(i)?;
                 e.write_len_bounded(k.len(), 16)?;
-                e.write_raw(k);
+                e.write_slice_lent(k);
                 e.write_octets(io)
             })?;
             reply.read(|d| {
@@ -1627,11 +1577,11 @@ pub mod every_type {
                 5 => {
                     let d = call.arguments();
                     let len = d.read_len(1)?;
-                    let f = d.read_slice_with(len, |d| d.read_bool())?;
+                    let f = d.read_plain(len)?;
                     let len = d.read_len(1)?;
                     let l = d.read_slice_with(len, |d| d.read_char())?;
                     let len = d.read_len_bounded(4, 3)?;
-                    let c = d.read_slice_with(len, <Colour as Cdr>::decode)?;
+                    let c = d.read_plain(len)?;
                     let result = servant.pass_flags(f, l, c)?;
                     let e = call.reply();
                     Cdr::encode(&result, e)?;
@@ -1694,9 +1644,9 @@ pub mod every_type {
                 11 => {
                     let d = call.arguments();
                     let len = d.read_len(24)?;
-                    let i = d.read_slice_with(len, <Point as Cdr>::decode)?;
+                    let i = d.read_plain(len)?;
                     let len = d.read_len(24)?;
-                    let io = d.read_slice_with(len, <Point as Cdr>::decode)?;
+                    let io = d.read_plain(len)?;
                     let (result, io_) = servant.pass_path(i, io)?;
                     let e = call.reply();
                     Cdr::encode(&result, e)?;
@@ -1873,7 +1823,8 @@ pub mod every_type {
                     let a = d.read_slice::<i32>(len)?;
                     let result = servant.cube_longs(a)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
+                    e.write_len(result.len())?;
+                    e.write_slice_owned(result);
                     Ok(())
                 }
                 27 => {
@@ -2006,22 +1957,7 @@ pub mod every_type {
             Off,
         }
 
-        impl Cdr for State {
-            const MIN_SIZE: usize = 4;
-
-            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-                e.write_u32(*self as u32);
-                Ok(())
-            }
-
-            fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
-                match d.read_u32()? {
-                    0 => Ok(Self::On),
-                    1 => Ok(Self::Off),
-                    _ => Err(CdrError::EnumRange),
-                }
-            }
-        }
+        corelane::enumeration! { State { On, Off } }
 
         corelane::describe! { pub static STATE_TYPE for State = enumeration("IDL:corelane.test/EveryType/Probe/State:1.0", "State", &[
             enumerator("on"),
@@ -2033,19 +1969,7 @@ pub mod every_type {
             pub now: State,
         }
 
-        impl Cdr for Inner {
-            const MIN_SIZE: usize = 4;
-
-            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-                Cdr::encode(&self.now, e)
-            }
-
-            fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
-                Ok(Self {
-                    now: Cdr::decode(d)?,
-                })
-            }
-        }
+        corelane::plain! { Inner { now: State } }
 
         corelane::describe! { pub static INNER_TYPE for Inner = structure("IDL:corelane.test/EveryType/Probe/Inner:1.0", "Inner", &[
             member("now", &STATE_TYPE),

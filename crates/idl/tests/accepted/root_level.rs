@@ -140,23 +140,7 @@ pub struct Option_ {
     pub result: i32,
 }
 
-impl corelane::mapping::Cdr for Option_ {
-    const MIN_SIZE: usize = 4;
-
-    fn encode(
-        &self,
-        e: &mut corelane::mapping::Encoder<'_>,
-    ) -> Result<(), corelane::mapping::CdrError> {
-        e.write_i32(self.result);
-        Ok(())
-    }
-
-    fn decode(d: &mut corelane::mapping::Decoder<'_>) -> Result<Self, corelane::mapping::CdrError> {
-        Ok(Self {
-            result: d.read_i32()?,
-        })
-    }
-}
+corelane::plain! { Option_ { result: i32 } }
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
 #[allow(unused_qualifications, clippy::all, clippy::pedantic)]

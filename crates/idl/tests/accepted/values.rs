@@ -785,30 +785,13 @@ pub mod values {
 
     /// What belongs to `Corner`.
     pub mod corner {
-        use corelane::mapping::{Cdr, CdrError, Decoder, Encoder};
-
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub struct Point {
             pub x: i32,
             pub y: i32,
         }
 
-        impl Cdr for Point {
-            const MIN_SIZE: usize = 8;
-
-            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-                e.write_i32(self.x);
-                e.write_i32(self.y);
-                Ok(())
-            }
-
-            fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
-                Ok(Self {
-                    x: d.read_i32()?,
-                    y: d.read_i32()?,
-                })
-            }
-        }
+        corelane::plain! { Point { x: i32, y: i32 } }
 
         corelane::describe! { pub static POINT_TYPE for Point = structure("IDL:corelane.test/Values/Corner/Point:1.0", "Point", &[
             member("x", LONG),

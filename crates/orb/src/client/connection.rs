@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Half, Stream, Wait};
 use corelane_sys::clock::Monotonic;
+use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::connection::{Framer, Step};
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits};
@@ -178,7 +179,7 @@ impl ClientConnection {
         match (&fragments, message.contiguous()) {
             (Some(fragments), _) => self.send_all(&mut [IoSlice::new(fragments)], due),
             (None, Some(whole)) => self.send_whole(whole, due),
-            (None, None) => self.send_all(&mut message_slices(message), due),
+            (None, None) => self.send_all(message.gather(&mut no_slices(), IoSlice::new), due),
         }
     }
 
@@ -322,9 +323,10 @@ impl ClientConnection {
     #[cold]
     pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
         self.abandoned += 1;
-        let slices = message_slices(cancel);
+        let mut list = no_slices();
+        let slices = cancel.gather(&mut list, IoSlice::new);
         // A hint only: if it does not fit, it is not worth waiting for, but half of it would break the stream.
-        match self.stream.send_vectored(&slices, Wait::Now) {
+        match self.stream.send_vectored(slices, Wait::Now) {
             Ok(sent) if sent == slices.iter().map(|slice| slice.len()).sum::<usize>() => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => self.broken = true,
@@ -367,8 +369,9 @@ impl ClientConnection {
     }
 }
 
-pub(super) fn message_slices<'m>(message: &'m Encoder<'_>) -> Vec<IoSlice<'m>> {
-    message.slices().map(IoSlice::new).collect()
+/// A list for the slices of a message.
+pub(super) fn no_slices<'m>() -> [IoSlice<'m>; MAX_SLICES] {
+    [IoSlice::new(&[]); MAX_SLICES]
 }
 
 impl Drop for ClientConnection {

@@ -17,7 +17,7 @@ use corelane_wire::connection::{Framer, Initiative, RequestTable, Step};
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits, Octets};
 
-use super::connection::{Broken, message_slices};
+use super::connection::{Broken, no_slices};
 use super::replies::Place;
 use crate::cancel::Canceller;
 use crate::fault::Fault;
@@ -181,11 +181,14 @@ impl Multiplexed {
         deadline: Option<Monotonic>,
         fragments: Option<Vec<u8>>,
     ) -> Result<(), (Written, Broken)> {
-        let mut slices = match &fragments {
-            Some(fragments) => vec![IoSlice::new(fragments)],
-            None => message_slices(message),
+        let mut list = no_slices();
+        let mut left = match &fragments {
+            Some(fragments) => {
+                list[0] = IoSlice::new(fragments);
+                &mut list[..1]
+            }
+            None => message.gather(&mut list, IoSlice::new),
         };
-        let mut left = &mut slices[..];
         let mut written = Written::Nothing;
         while !left.is_empty() {
             match self.stream.send_vectored(left, deadline.map_or(Wait::Block, Wait::Until)) {
@@ -210,8 +213,8 @@ impl Multiplexed {
         let Some(_sender) = self.sending.try_lock() else { return };
         let mut cancel = Encoder::new();
         giop::write_cancel_request(&mut cancel, version, id);
-        let slices = message_slices(&cancel);
-        match self.stream.send_vectored(&slices, Wait::Now) {
+        let mut list = no_slices();
+        match self.stream.send_vectored(cancel.gather(&mut list, IoSlice::new), Wait::Now) {
             Ok(sent) if sent == cancel.len() => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => self.close_sending(),

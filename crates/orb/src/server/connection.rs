@@ -16,6 +16,7 @@ use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::turn::Turn;
+use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::connection::Framer;
 use corelane_wire::{CharSet, CodeSets, Version, WideSet};
 
@@ -241,7 +242,7 @@ impl Connection {
                 Err(_) => Sent::Lost(Loss::Gone),
             };
         }
-        let mut slices = [IoSlice::new(&[]); 17];
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
         let mut count = 0;
         let mut total = 0;
         for (slot, slice) in slices.iter_mut().zip(message) {

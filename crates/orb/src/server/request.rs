@@ -8,7 +8,7 @@ use std::time::Duration;
 use corelane_net::Wait;
 use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::probe;
-use corelane_wire::cdr::ValueSpace;
+use corelane_wire::cdr::{MAX_SLICES, ValueSpace};
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{
     self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id,
@@ -491,8 +491,8 @@ fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_i
         (Some(fragments), _) => connection.send(&[fragments], wait),
         (None, Some(whole)) => connection.send(&[whole], wait),
         (None, None) => {
-            let parts: Vec<&[u8]> = reply.slices().collect();
-            connection.send(&parts, wait)
+            let mut list = [&[][..]; MAX_SLICES];
+            connection.send(reply.gather(&mut list, |slice| slice), wait)
         }
     };
     probe!("reply sent", request_id.into());

@@ -608,6 +608,15 @@ impl<'m> Decoder<'m> {
         !self.more.breaks.is_empty()
     }
 
+    /// Whether octets that lie side by side here need not on the wire: in fragments of GIOP 1.1, and in chunks of values.
+    pub(super) fn is_in_pieces(&self) -> bool {
+        self.is_fragmented() || self.chunks.level > 0
+    }
+
+    pub(super) fn is_foreign(&self) -> bool {
+        self.foreign
+    }
+
     fn raw_numbers<T: Primitive>(&mut self, len: usize) -> Result<&'m [u8], CdrError> {
         if len == 0 {
             return Ok(&[]);
@@ -855,7 +864,7 @@ mod tests {
 
     #[test]
     fn large_octets_share_the_owner() {
-        let mut message = vec![0, 0, 0x10, 0];
+        let mut message = vec![0, 0, 0x40, 0];
         message.resize(4 + BORROW_THRESHOLD, 7);
         let owner = Octets::from(message);
         let octets = Decoder::new(&owner, Endian::Big).with_owner(&owner).read_octets_owned().unwrap();

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::primitive::Numbers;
 use super::valuetype::ValueWriter;
-use super::{BORROW_THRESHOLD, CdrError, Endian, MAX_SEGMENTS, Octets, Primitive};
+use super::{BORROW_THRESHOLD, CdrError, Endian, MAX_SEGMENTS, MAX_SLICES, Octets, Primitive};
 use crate::codeset::CodeSets;
 use crate::giop::Version;
 
@@ -57,6 +58,7 @@ enum Piece<'a> {
     None,
     Borrowed(&'a [u8]),
     Owned(Octets),
+    Numbers(Numbers),
 }
 
 impl Segment<'_> {
@@ -67,6 +69,7 @@ impl Segment<'_> {
             Piece::None => &[],
             Piece::Borrowed(octets) => octets,
             Piece::Owned(octets) => octets.as_slice(),
+            Piece::Numbers(numbers) => numbers.as_octets(),
         }
     }
 }
@@ -165,6 +168,14 @@ impl<'a> Encoder<'a> {
     #[must_use]
     pub fn wide_numbers(&self) -> Option<&[Range<usize>]> {
         self.wide.as_ref().map(|wide| wide.0.as_slice())
+    }
+
+    pub(super) fn notes_wide_numbers(&self) -> bool {
+        self.wide.is_some()
+    }
+
+    pub(super) fn is_foreign(&self) -> bool {
+        self.foreign
     }
 
     /// Behind the alignment, in front of the octets.
@@ -437,10 +448,7 @@ impl<'a> Encoder<'a> {
         if numbers.is_empty() {
             return;
         }
-        self.align(T::SIZE);
-        if T::SIZE >= 8 && self.wide.is_some() {
-            self.note_wide(size_of_val(numbers));
-        }
+        self.align_numbers(T::SIZE, size_of_val(numbers));
         if self.foreign && T::SIZE > 1 {
             let start = self.buffer.len();
             self.buffer.extend_from_slice(bytemuck::cast_slice(numbers));
@@ -452,6 +460,36 @@ impl<'a> Encoder<'a> {
             }
         } else {
             self.buffer.extend_from_slice(bytemuck::cast_slice(numbers));
+        }
+    }
+
+    /// Writes numbers as [`write_slice`](Encoder::write_slice) does, and borrows them where they are many and in the order
+    /// of the message.
+    #[inline]
+    pub fn write_slice_lent<T: Primitive>(&mut self, numbers: &'a [T]) {
+        if size_of_val(numbers) < BORROW_THRESHOLD || self.foreign && T::SIZE > 1 {
+            return self.write_slice(numbers);
+        }
+        self.align_numbers(T::SIZE, size_of_val(numbers));
+        self.put_beside(Piece::Borrowed(bytemuck::cast_slice(numbers)));
+    }
+
+    /// Writes numbers as [`write_slice`](Encoder::write_slice) does, and keeps them until the encoder is done with them where
+    /// they are many and in the order of the message.
+    #[inline]
+    pub fn write_slice_owned<T: Primitive>(&mut self, numbers: Vec<T>) {
+        let len = size_of_val(numbers.as_slice());
+        if len < BORROW_THRESHOLD || self.foreign && T::SIZE > 1 {
+            return self.write_slice(&numbers);
+        }
+        self.align_numbers(T::SIZE, len);
+        self.put_beside(Piece::Numbers(T::keep(numbers)));
+    }
+
+    fn align_numbers(&mut self, size: usize, len: usize) {
+        self.align(size);
+        if size >= 8 && self.wide.is_some() {
+            self.note_wide(len);
         }
     }
 
@@ -571,7 +609,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// All octets in order: the parts of the buffer and the segments between them, none of them empty, at most
-    /// `2 * MAX_SEGMENTS + 1`.
+    /// [`MAX_SLICES`].
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
         let pairs = self.segments().flat_map(move |segment| {
@@ -582,6 +620,25 @@ impl<'a> Encoder<'a> {
         let tail_from = self.segments().last().map_or(0, |last| last.after);
         let tail = self.buffer.get(tail_from..).unwrap_or_default();
         pairs.chain(std::iter::once(tail)).filter(|slice| !slice.is_empty())
+    }
+
+    /// The same slices, made into what the caller needs, in a list of its own: the part of it that they fill.
+    pub fn gather<'e, 'l, T>(&'e self, list: &'l mut [T; MAX_SLICES], make: impl Fn(&'e [u8]) -> T) -> &'l mut [T] {
+        let mut count = 0;
+        let mut add = |slice: &'e [u8]| {
+            if let Some(place) = list.get_mut(count).filter(|_| !slice.is_empty()) {
+                *place = make(slice);
+                count += 1;
+            }
+        };
+        let mut start = 0;
+        for segment in self.segments() {
+            add(self.buffer.get(start..segment.after).unwrap_or_default());
+            add(segment.as_slice());
+            start = segment.after;
+        }
+        add(self.buffer.get(start..).unwrap_or_default());
+        list.get_mut(..count).unwrap_or_default()
     }
 
     /// A part of all octets, in order: what a fragment holds.
@@ -687,7 +744,9 @@ mod tests {
         assert_eq!(e.contiguous(), None);
         assert_eq!(e.to_vec().len(), e.len());
         assert_eq!(e.to_vec()[4 + large.len() + 3..], [0, 0, 0, 7]);
-        for range in [0..0, 0..4, 2..6, 3..e.len(), 5..4000, 4100..4105, 4000..9999] {
+        for range in [0..0, 0..4, 2..6, 3..e.len(), 5..16_300, 16_388..16_393, 16_000..19_999] {
+            let mut list = [&[][..]; MAX_SLICES];
+            assert_eq!(e.gather(&mut list, |slice| slice).concat(), e.to_vec());
             let part: Vec<u8> = e.slices_in(range.clone()).flatten().copied().collect();
             assert_eq!(part, e.to_vec()[range.start..range.end.min(e.len())]);
         }
@@ -700,7 +759,9 @@ mod tests {
         for _ in 0..10 {
             e.write_octets(&large).unwrap();
         }
-        assert_eq!(e.slices().count(), 2 * MAX_SEGMENTS + 1);
+        assert_eq!(e.slices().count(), MAX_SLICES);
+        let mut list = [&[][..]; MAX_SLICES];
+        assert_eq!(e.gather(&mut list, |slice| slice).concat(), e.to_vec());
         assert_eq!(e.to_vec().len(), 10 * (4 + large.len()));
     }
 
@@ -732,8 +793,8 @@ mod tests {
         e.write_u64(1);
         let all = e.to_vec();
         assert_eq!(all[4..8], u32::try_from(12 + large.len()).unwrap().to_be_bytes());
-        assert_eq!(all[8..20], [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0x10, 0]);
-        // 20 + 4096 octets, then 4 of padding counted from the outer origin.
+        assert_eq!(all[8..20], [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0x40, 0]);
+        // 20 + 16384 octets, then 4 of padding counted from the outer origin.
         assert_eq!(all.len(), 20 + large.len() + 4 + 8);
     }
 
@@ -775,6 +836,31 @@ mod tests {
             single.write_i16(1);
             single.write_i16(-1);
             assert_eq!(bulk.into_buffer(), single.into_buffer());
+        }
+    }
+
+    #[test]
+    fn many_numbers_are_sent_from_where_they_are() {
+        let other = if Endian::NATIVE == Endian::Big { Endian::Little } else { Endian::Big };
+        for (len, endian) in [(3, Endian::NATIVE), (3000, Endian::NATIVE), (3000, other)] {
+            let numbers: Vec<f64> = (0..len).map(f64::from).collect();
+            let address = numbers.as_ptr().addr();
+            let [mut copied, mut lent, mut owned] = [(); 3].map(|()| Encoder::new());
+            for e in [&mut copied, &mut lent, &mut owned] {
+                e.set_endian(endian);
+                e.write_u8(1);
+            }
+            copied.write_slice(&numbers);
+            lent.write_slice_lent(&numbers);
+            owned.write_slice_owned(numbers.clone());
+            for e in [&mut copied, &mut lent, &mut owned] {
+                e.write_u16(2);
+            }
+            assert_eq!(lent.to_vec(), copied.to_vec());
+            assert_eq!(owned.to_vec(), copied.to_vec());
+            let beside = len == 3000 && endian == Endian::NATIVE;
+            assert_eq!(lent.slices().any(|slice| slice.as_ptr().addr() == address), beside);
+            assert_eq!(owned.slices().count(), if beside { 3 } else { 1 });
         }
     }
 

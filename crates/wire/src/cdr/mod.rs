@@ -27,6 +27,7 @@ mod encoder;
 mod error;
 mod fixed;
 mod octets;
+mod plain;
 mod primitive;
 mod scratch;
 mod tagged;
@@ -38,6 +39,7 @@ pub use decoder::Decoder;
 pub use encoder::{Encoder, Mark};
 pub use error::CdrError;
 pub use octets::Octets;
+pub use plain::{Extent, Plain, View, Window};
 pub use primitive::Primitive;
 pub use scratch::Scratch;
 pub use tagged::{TaggedIter, TaggedList};
@@ -47,12 +49,15 @@ pub use valuetype::{RepositoryIds, ValueHead, ValueSpace, ValueStart, WrittenVal
 pub(crate) use error::truncated;
 pub(crate) use tagged::write_tagged;
 
-/// From this many octets on, an octet sequence is not copied into the encoder's buffer but sent from where it is.
-/// Below it, the copy costs less than one more segment in the vectored write.
-pub const BORROW_THRESHOLD: usize = 4096;
+/// From this many octets on, octets or numbers are not copied into the encoder's buffer but sent from where they are.
+/// Below it, the copy costs less than one more segment in the vectored write (measured on TCP and one core).
+pub const BORROW_THRESHOLD: usize = 16 * 1024;
 
 /// Segments that one message may have beside the encoder's buffer; further octets are copied.
 pub const MAX_SEGMENTS: usize = 8;
+
+/// Slices that an encoder gives at most: its segments, and what lies between them.
+pub const MAX_SLICES: usize = 2 * MAX_SEGMENTS + 1;
 
 /// The order of the octets of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,0 +1,106 @@
+//! How structures of numbers alone, and enumerations, are encoded: generated code says only what their parts are.
+
+/// For generated code: a structure of numbers, booleans, enumerations and such structures.
+/// `plain! { Point { x: f64, y: f64 } }`
+#[doc(hidden)]
+#[macro_export]
+macro_rules! plain {
+    ($name:ident { $($field:ident: $type:ty),+ $(,)? }) => {
+        impl $crate::Cdr for $name {
+            const MIN_SIZE: usize = 0 $(+ <$type as $crate::Cdr>::MIN_SIZE)+;
+
+            #[inline]
+            fn encode(&self, e: &mut $crate::mapping::Encoder<'_>) -> ::std::result::Result<(), $crate::CdrError> {
+                $(<$type as $crate::Cdr>::encode(&self.$field, e)?;)+
+                ::std::result::Result::Ok(())
+            }
+
+            #[inline]
+            fn decode(d: &mut $crate::mapping::Decoder<'_>) -> ::std::result::Result<Self, $crate::CdrError> {
+                ::std::result::Result::Ok(Self { $($field: <$type as $crate::Cdr>::decode(d)?),+ })
+            }
+
+            $crate::plain! { sequences }
+        }
+
+        impl $crate::mapping::Plain for $name {
+            const EXTENT: $crate::mapping::Extent =
+                $crate::mapping::Extent::EMPTY$(.then(<$type as $crate::mapping::Plain>::EXTENT))+;
+
+            #[inline]
+            fn put(&self, to: &mut $crate::mapping::Window<'_>) {
+                $(<$type as $crate::mapping::Plain>::put(&self.$field, to);)+
+            }
+
+            #[inline]
+            fn take(from: &mut $crate::mapping::View<'_>) -> Self {
+                Self { $($field: <$type as $crate::mapping::Plain>::take(from)),+ }
+            }
+        }
+    };
+    (sequences) => {
+        fn encode_all(
+            values: &[Self],
+            e: &mut $crate::mapping::Encoder<'_>,
+        ) -> ::std::result::Result<(), $crate::CdrError> {
+            e.write_plain(values)
+        }
+
+        fn decode_many(
+            len: usize,
+            d: &mut $crate::mapping::Decoder<'_>,
+        ) -> ::std::result::Result<::std::vec::Vec<Self>, $crate::CdrError> {
+            d.read_plain_vec(len)
+        }
+    };
+}
+
+/// For generated code: an enumeration, its members in order. `enumeration! { Color { Red, Green, Blue } }`
+#[doc(hidden)]
+#[macro_export]
+macro_rules! enumeration {
+    ($name:ident { $($member:ident),+ $(,)? }) => {
+        impl $name {
+            const MEMBERS: &'static [Self] = &[$(Self::$member),+];
+        }
+
+        impl $crate::Cdr for $name {
+            const MIN_SIZE: usize = 4;
+
+            #[inline]
+            fn encode(&self, e: &mut $crate::mapping::Encoder<'_>) -> ::std::result::Result<(), $crate::CdrError> {
+                e.write_u32(*self as u32);
+                ::std::result::Result::Ok(())
+            }
+
+            #[inline]
+            fn decode(d: &mut $crate::mapping::Decoder<'_>) -> ::std::result::Result<Self, $crate::CdrError> {
+                let position = d.read_u32()?;
+                Self::MEMBERS.get(position as usize).copied().ok_or($crate::CdrError::EnumRange)
+            }
+
+            $crate::plain! { sequences }
+        }
+
+        impl $crate::mapping::Plain for $name {
+            const EXTENT: $crate::mapping::Extent = $crate::mapping::Extent::number(4);
+
+            #[inline]
+            fn put(&self, to: &mut $crate::mapping::Window<'_>) {
+                $crate::mapping::Plain::put(&(*self as u32), to);
+            }
+
+            #[inline]
+            fn take(from: &mut $crate::mapping::View<'_>) -> Self {
+                let position: u32 = $crate::mapping::Plain::take(from);
+                match Self::MEMBERS.get(position as usize) {
+                    ::std::option::Option::Some(member) => *member,
+                    ::std::option::Option::None => {
+                        from.out_of_range();
+                        Self::MEMBERS[0]
+                    }
+                }
+            }
+        }
+    };
+}

@@ -1,0 +1,406 @@
+//! Structures of numbers alone: their sequences are written and read in one go, every member at a constant offset.
+//!
+//! Where such a structure lies on the wire depends on where it begins, as its members align themselves. Behind the first
+//! one that no longer varies: a structure whose strictest member aligns to `a` ends at the same place modulo `a` wherever it
+//! began, so that all elements of a sequence but the first look alike ([`Extent::phase`], [`Extent::stride`]).
+
+use super::{Cdr, CdrError, Decoder, Encoder};
+
+/// Octets that a value takes from each place that it can begin at, gaps included.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// The strictest alignment of any part.
+    align: usize,
+    /// Octets from a position that is this modulo 8.
+    from: [usize; 8],
+}
+
+impl Extent {
+    /// Nothing.
+    pub const EMPTY: Extent = Extent { align: 1, from: [0; 8] };
+
+    /// A number of `size` octets: 1, 2, 4 or 8.
+    #[must_use]
+    pub const fn number(size: usize) -> Extent {
+        let mut from = [size; 8];
+        let mut position = 0;
+        while position < 8 {
+            from[position] += position.wrapping_neg() & (size - 1);
+            position += 1;
+        }
+        Extent { align: size, from }
+    }
+
+    /// Another value behind.
+    #[must_use]
+    pub const fn then(self, next: Extent) -> Extent {
+        let mut from = self.from;
+        let mut position = 0;
+        while position < 8 {
+            from[position] += next.from[(position + from[position]) % 8];
+            position += 1;
+        }
+        Extent { align: if self.align > next.align { self.align } else { next.align }, from }
+    }
+
+    /// So many of the value, one behind the other.
+    #[must_use]
+    pub const fn times(self, count: usize) -> Extent {
+        let mut all = Extent::EMPTY;
+        let mut index = 0;
+        while index < count {
+            all = all.then(self);
+            index += 1;
+        }
+        all
+    }
+
+    /// Where every element behind another one begins, modulo the strictest alignment.
+    const fn phase(&self) -> usize {
+        self.from[0] % self.align
+    }
+
+    /// Octets from there to the next one.
+    const fn stride(&self) -> usize {
+        self.from[self.phase()]
+    }
+}
+
+/// A value whose sequences are written and read in one go.
+///
+/// The code below is meant to be inlined into one loop, where alignment and offsets are then constants.
+pub trait Plain: Cdr + Copy {
+    /// Where the value lies.
+    const EXTENT: Extent;
+
+    /// Writes the value.
+    fn put(&self, to: &mut Window<'_>);
+
+    /// Reads a value.
+    fn take(from: &mut View<'_>) -> Self;
+}
+
+/// Where one element is written: its octets, all 0 before.
+#[derive(Debug)]
+pub struct Window<'o> {
+    octets: &'o mut [u8],
+    at: usize,
+    phase: usize,
+    foreign: bool,
+}
+
+/// Where one element is read.
+#[derive(Debug)]
+pub struct View<'o> {
+    octets: &'o [u8],
+    at: usize,
+    phase: usize,
+    foreign: bool,
+    out_of_range: bool,
+}
+
+impl View<'_> {
+    /// Notes that an enumeration has no such member: the sequence is refused when all of it was read.
+    #[inline]
+    pub fn out_of_range(&mut self) {
+        self.out_of_range = true;
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl Plain for $number {
+            const EXTENT: Extent = Extent::number(size_of::<$number>());
+
+            #[inline]
+            fn put(&self, to: &mut Window<'_>) {
+                const SIZE: usize = size_of::<$number>();
+                let start = to.at + ((to.phase + to.at).wrapping_neg() & (SIZE - 1));
+                to.at = start + SIZE;
+                let mut octets = self.to_ne_bytes();
+                if to.foreign {
+                    octets.reverse();
+                }
+                if let Some(place) = to.octets.get_mut(start..start + SIZE) {
+                    place.copy_from_slice(&octets);
+                }
+            }
+
+            #[inline]
+            fn take(from: &mut View<'_>) -> $number {
+                const SIZE: usize = size_of::<$number>();
+                let start = from.at + ((from.phase + from.at).wrapping_neg() & (SIZE - 1));
+                from.at = start + SIZE;
+                let place = from.octets.get(start..).and_then(<[u8]>::first_chunk);
+                let mut octets: [u8; SIZE] = place.copied().unwrap_or_default();
+                if from.foreign {
+                    octets.reverse();
+                }
+                <$number>::from_ne_bytes(octets)
+            }
+        }
+    )*};
+}
+
+numbers! { u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 }
+
+impl Plain for bool {
+    const EXTENT: Extent = Extent::number(1);
+
+    #[inline]
+    fn put(&self, to: &mut Window<'_>) {
+        u8::from(*self).put(to);
+    }
+
+    #[inline]
+    fn take(from: &mut View<'_>) -> bool {
+        u8::take(from) != 0
+    }
+}
+
+impl<T: Plain, const N: usize> Plain for [T; N] {
+    const EXTENT: Extent = T::EXTENT.times(N);
+
+    #[inline]
+    fn put(&self, to: &mut Window<'_>) {
+        self.iter().for_each(|element| element.put(to));
+    }
+
+    #[inline]
+    fn take(from: &mut View<'_>) -> [T; N] {
+        std::array::from_fn(|_| T::take(from))
+    }
+}
+
+#[inline]
+fn element<T: Plain>(octets: &[u8], foreign: bool, out_of_range: &mut bool) -> T {
+    let mut view = View { octets, at: 0, phase: T::EXTENT.phase(), foreign, out_of_range: false };
+    let value = T::take(&mut view);
+    *out_of_range |= view.out_of_range;
+    value
+}
+
+impl Encoder<'_> {
+    /// Writes elements of a sequence or an array, without a count.
+    ///
+    /// # Errors
+    /// Those of [`Cdr::encode`].
+    pub fn write_plain<T: Plain>(&mut self, values: &[T]) -> Result<(), CdrError> {
+        let Some((first, rest)) = values.split_first() else { return Ok(()) };
+        if self.notes_wide_numbers() {
+            return values.iter().try_for_each(|value| value.encode(self));
+        }
+        first.encode(self)?;
+        let (stride, phase, foreign) = (T::EXTENT.stride(), T::EXTENT.phase(), self.is_foreign());
+        let room = self.room(rest.len() * stride);
+        for (value, octets) in rest.iter().zip(room.chunks_exact_mut(stride)) {
+            value.put(&mut Window { octets, at: 0, phase, foreign });
+        }
+        Ok(())
+    }
+}
+
+impl<'m> Decoder<'m> {
+    /// Reads `len` elements, at least one, that lie in one piece: the first, and the octets of the others.
+    #[inline]
+    fn plain_octets<T: Plain>(&mut self, len: usize) -> Result<(T, &'m [u8]), CdrError> {
+        let first = T::decode(self)?;
+        let octets = len.saturating_sub(1).checked_mul(T::EXTENT.stride()).ok_or(CdrError::Truncated)?;
+        Ok((first, self.read_raw(octets)?))
+    }
+
+    /// Reads `len` elements into a vector; `len` comes from [`read_len`](Decoder::read_len).
+    ///
+    /// # Errors
+    /// Those of [`Cdr::decode`].
+    pub fn read_plain_vec<T: Plain>(&mut self, len: usize) -> Result<Vec<T>, CdrError> {
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        if self.is_in_pieces() {
+            return (0..len).map(|_| T::decode(self)).collect();
+        }
+        let (first, octets) = self.plain_octets::<T>(len)?;
+        let (foreign, mut out_of_range) = (self.is_foreign(), false);
+        let mut values = Vec::with_capacity(len);
+        values.push(first);
+        let rest = octets.chunks_exact(T::EXTENT.stride());
+        values.extend(rest.map(|octets| element::<T>(octets, foreign, &mut out_of_range)));
+        if out_of_range { Err(CdrError::EnumRange) } else { Ok(values) }
+    }
+
+    /// Reads `len` elements into the arena; `len` comes from [`read_len`](Decoder::read_len).
+    ///
+    /// # Errors
+    /// Those of [`Cdr::decode`], and [`CdrError::NoScratch`].
+    pub fn read_plain<T: Plain>(&mut self, len: usize) -> Result<&'m [T], CdrError> {
+        if len == 0 || self.is_in_pieces() {
+            return self.read_slice_with(len, T::decode);
+        }
+        let bump = self.scratch().ok_or(CdrError::NoScratch)?.bump();
+        let (first, octets) = self.plain_octets::<T>(len)?;
+        let (foreign, mut out_of_range) = (self.is_foreign(), false);
+        let mut rest = octets.chunks_exact(T::EXTENT.stride());
+        let values = bump.alloc_slice_fill_with(len, |index| {
+            let octets = if index == 0 { None } else { rest.next() };
+            octets.map_or(first, |octets| element(octets, foreign, &mut out_of_range))
+        });
+        if out_of_range { Err(CdrError::EnumRange) } else { Ok(values) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Endian, Scratch};
+    use super::*;
+
+    /// As generated code has it: a member of each kind, with gaps between them.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Inner {
+        flag: bool,
+        wide: f64,
+        octets: [u8; 3],
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Mixed {
+        octet: u8,
+        long: i32,
+        short: i16,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Outer {
+        short: i16,
+        inner: [Inner; 2],
+        octet: u8,
+        mixed: Mixed,
+    }
+
+    macro_rules! plain {
+        ($name:ident: $($field:ident: $ty:ty),*) => {
+            impl Cdr for $name {
+                const MIN_SIZE: usize = 0 $(+ <$ty as Cdr>::MIN_SIZE)*;
+                fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+                    $(self.$field.encode(e)?;)*
+                    Ok(())
+                }
+                fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+                    Ok(Self { $($field: Cdr::decode(d)?),* })
+                }
+            }
+            impl Plain for $name {
+                const EXTENT: Extent = Extent::EMPTY $(.then(<$ty as Plain>::EXTENT))*;
+                fn put(&self, to: &mut Window<'_>) {
+                    $(self.$field.put(to);)*
+                }
+                fn take(from: &mut View<'_>) -> Self {
+                    Self { $($field: Plain::take(from)),* }
+                }
+            }
+        };
+    }
+    plain! { Inner: flag: bool, wide: f64, octets: [u8; 3] }
+    plain! { Mixed: octet: u8, long: i32, short: i16 }
+    plain! { Outer: short: i16, inner: [Inner; 2], octet: u8, mixed: Mixed }
+
+    fn outer(n: u8) -> Outer {
+        let inner = |n: u8| Inner { flag: n & 1 == 1, wide: f64::from(n) / 3.0, octets: [n, n + 1, n + 2] };
+        let mixed = Mixed { octet: n, long: -i32::from(n), short: i16::from(n) - 7 };
+        Outer { short: i16::from(n), inner: [inner(n), inner(n + 1)], octet: n, mixed }
+    }
+
+    fn same_as_one_by_one<T: Plain + PartialEq + std::fmt::Debug>(values: &[T]) {
+        for endian in [Endian::Big, Endian::Little] {
+            for start in 0..8u8 {
+                let (mut single, mut bulk) = (Encoder::new(), Encoder::new());
+                for e in [&mut single, &mut bulk] {
+                    e.set_endian(endian);
+                    (0..start).for_each(|octet| e.write_u8(octet));
+                }
+                values.iter().try_for_each(|value| value.encode(&mut single)).unwrap();
+                bulk.write_plain(values).unwrap();
+                let octets = single.into_buffer();
+                assert_eq!(bulk.into_buffer(), octets);
+                let scratch = Scratch::new();
+                let decoder =
+                    |end: usize| Decoder::new(&octets[..end], endian).at(usize::from(start)).with_scratch(&scratch);
+                let mut d = decoder(octets.len());
+                assert_eq!(d.read_plain_vec::<T>(values.len()).unwrap(), values);
+                assert_eq!(d.remaining(), 0);
+                assert_eq!(decoder(octets.len()).read_plain::<T>(values.len()).unwrap(), values);
+                for end in usize::from(start)..octets.len() {
+                    assert_eq!(decoder(end).read_plain_vec::<T>(values.len()), Err(CdrError::Truncated));
+                    assert_eq!(decoder(end).read_plain::<T>(values.len()), Err(CdrError::Truncated));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn elements_lie_where_they_do_one_by_one() {
+        for len in 0..5u8 {
+            let outers: Vec<Outer> = (0..len).map(outer).collect();
+            same_as_one_by_one(&outers);
+            same_as_one_by_one(&outers.iter().map(|outer| outer.mixed).collect::<Vec<_>>());
+            same_as_one_by_one(&outers.iter().map(|outer| outer.inner[1]).collect::<Vec<_>>());
+            same_as_one_by_one(&outers.iter().map(|outer| outer.inner[0].octets).collect::<Vec<_>>());
+        }
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Colour(u32);
+
+    impl Cdr for Colour {
+        const MIN_SIZE: usize = 4;
+        fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            self.0.encode(e)
+        }
+        fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            d.read_enum(3).map(Colour)
+        }
+    }
+
+    impl Plain for Colour {
+        const EXTENT: Extent = Extent::number(4);
+        fn put(&self, to: &mut Window<'_>) {
+            self.0.put(to);
+        }
+        fn take(from: &mut View<'_>) -> Self {
+            let position = u32::take(from);
+            if position >= 3 {
+                from.out_of_range();
+            }
+            Colour(position)
+        }
+    }
+
+    #[test]
+    fn an_enumeration_that_has_no_such_member_refuses_them_all() {
+        let scratch = Scratch::new();
+        for wrong in 0..3 {
+            let mut colours = [Colour(0), Colour(1), Colour(2)];
+            same_as_one_by_one(&colours);
+            colours[wrong] = Colour(3);
+            let mut e = Encoder::new();
+            e.write_plain(&colours).unwrap();
+            let octets = e.into_buffer();
+            let d = Decoder::new(&octets, Endian::NATIVE).with_scratch(&scratch);
+            assert_eq!(d.clone().read_plain_vec::<Colour>(3), Err(CdrError::EnumRange));
+            assert_eq!(d.clone().read_plain::<Colour>(3), Err(CdrError::EnumRange));
+        }
+    }
+
+    #[test]
+    fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
+        // Two elements, the second in a fragment of its own, where alignment begins anew behind the header.
+        let mut message = vec![0; 12];
+        message.extend([1, 0, 0, 0, 0, 0, 0, 2, 0, 3]);
+        let cut = message.len();
+        message.extend([4, 0, 0, 0, 0, 0, 0, 5, 0, 6]);
+        let breaks = [cut];
+        let mut d = Decoder::new(&message, Endian::Big).at(12).with_breaks(&breaks);
+        let read = d.read_plain_vec::<Mixed>(2).unwrap();
+        assert_eq!(read, [Mixed { octet: 1, long: 2, short: 3 }, Mixed { octet: 4, long: 5, short: 6 }]);
+    }
+}
