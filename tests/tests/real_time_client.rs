@@ -110,6 +110,32 @@ fn bands_that_both_sides_set_and_bands_without_a_model_are_refused() {
 }
 
 #[test]
+fn binding_explicitly_makes_the_one_connection_that_the_call_takes() {
+    let (server, ior) = lanes(PriorityModel::ClientPropagated, Some(vec![(5, 14), (15, 40)]));
+    let client = fair_orb();
+    client.real_time().current().unwrap().set_priority(12).unwrap();
+    let object = reference(&client, &ior);
+    object.validate_connection().unwrap();
+    assert_eq!(server.event_counts().connections_opened, 1);
+    assert_eq!(ask(&object).unwrap().priority, 10);
+    assert_eq!(server.event_counts().connections_opened, 1);
+}
+
+#[test]
+fn references_to_one_server_share_the_connections_of_a_band_only_if_it_is_the_same() {
+    let (_server, ior) = lanes(PriorityModel::ClientPropagated, None);
+    let client = fair_orb();
+    let banded = |bands: &[(i16, i16)]| {
+        let policies = RtClientPolicies { priority_bands: Some(bands.to_vec()), ..RtClientPolicies::default() };
+        reference(&client, &ior).with_rt_policies(&policies).unwrap()
+    };
+    let connection = |object: &ObjectRef| ask_at(&client, object, 10).unwrap().connection;
+    let own = connection(&banded(&[(5, 14)]));
+    assert_eq!(connection(&banded(&[(15, 40), (5, 14)])), own);
+    assert_ne!(connection(&banded(&[(5, 13)])), own);
+}
+
+#[test]
 fn a_private_connection_is_one_references_alone() {
     let orb = fair_orb();
     let pool =

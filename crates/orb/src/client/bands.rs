@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use corelane_net::Endpoint;
+use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::thread;
 
 use super::pool::Pool;
@@ -12,8 +13,8 @@ use super::pool::Pool;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Band(u32);
 
-/// Where the numbers of a reference's priority bands begin.
-const RANGES: u32 = 1 << 8;
+/// Set in the numbers of a reference's priority bands; the ends, of 15 bits each, are below it.
+const RANGES: u32 = 1 << 31;
 
 impl Band {
     /// The band of calls that the calling thread makes.
@@ -22,9 +23,16 @@ impl Band {
         Band(thread::native_priority().into())
     }
 
-    /// The band of calls in a reference's `index`th range of priorities.
-    pub(crate) fn of_range(index: usize) -> Self {
-        Band(RANGES + u32::try_from(index).unwrap_or(u32::MAX - RANGES))
+    /// The band of calls in a range of priorities: references that have the same one share its connections.
+    pub(crate) fn of_range(range: PriorityBand) -> Self {
+        let number = |priority: Priority| u32::from(priority.get().unsigned_abs());
+        Band(RANGES | number(range.low) << 15 | number(range.high))
+    }
+
+    /// The range of priorities, of a band that is one.
+    pub(crate) fn range(self) -> Option<(i16, i16)> {
+        let end = |bits: u32| i16::try_from(bits & 0x7fff).ok();
+        if self.0 & RANGES == 0 { None } else { end(self.0 >> 15).zip(end(self.0)) }
     }
 
     /// A number of its own, for names.
@@ -88,6 +96,14 @@ impl Bands {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_are_told_apart_by_their_ends() {
+        let band = |low, high| Band::of_range(PriorityBand::new(low, high).unwrap());
+        assert_eq!((band(5, 15).range(), band(0, 32767).range()), (Some((5, 15)), Some((0, 32767))));
+        assert_ne!(band(5, 15), band(5, 16));
+        assert_eq!((Band(0).range(), Band(99).range()), (None, None));
+    }
 
     #[test]
     fn each_band_has_a_pool_of_its_own() {

@@ -42,6 +42,8 @@ pub(crate) struct ClientConnection {
     pub(crate) announced: Option<CodeSets>,
     coarse: Duration,
     broken: bool,
+    /// The server has been told which band of priorities it carries, if it is one's. One that has not is never given back.
+    is_bound: bool,
     /// A call has used it since it was last asked how long it has been idle.
     used: bool,
     idle_since: Monotonic,
@@ -94,7 +96,13 @@ impl From<Fault> for Broken {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(stream: Box<dyn Stream>, core: &Core, endpoint: &Endpoint, pool: Weak<Pool>) -> io::Result<Self> {
+    pub(crate) fn new(
+        stream: Box<dyn Stream>,
+        core: &Core,
+        endpoint: &Endpoint,
+        pool: Weak<Pool>,
+        is_bound: bool,
+    ) -> io::Result<Self> {
         let watched = core.watch(&*stream, pool)?;
         Ok(ClientConnection {
             stream,
@@ -107,6 +115,7 @@ impl ClientConnection {
             announced: None,
             coarse: Duration::ZERO,
             broken: false,
+            is_bound,
             used: true,
             idle_since: Monotonic::from_nanos(0),
             forks: corelane_sys::process::generation(),
@@ -117,7 +126,17 @@ impl ClientConnection {
     /// Whether the next call may use it.
     #[inline]
     pub(crate) fn is_usable(&self) -> bool {
-        !self.broken && !self.watched.hung_up()
+        !self.broken && self.is_bound && !self.watched.hung_up()
+    }
+
+    /// Whether its band is still to be declared.
+    pub(crate) fn is_unbound(&self) -> bool {
+        !self.is_bound
+    }
+
+    /// The server knows its band, or knows nothing of bands.
+    pub(crate) fn bound(&mut self) {
+        self.is_bound = true;
     }
 
     /// How long no call has used it, in steps of how often this is asked.

@@ -5,6 +5,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use corelane_net::{Endpoint, Half, Stream, Wait};
@@ -40,6 +41,8 @@ pub(crate) struct Multiplexed {
     reading: Turn<Reading>,
     /// Where the reader finds it.
     place: OnceLock<Place>,
+    /// The server has been told which band of priorities it carries, if it is one's.
+    is_bound: AtomicBool,
     forks: u64,
 }
 
@@ -117,7 +120,7 @@ impl From<Lost> for Broken {
 
 impl Multiplexed {
     /// Over a new connection.
-    pub(crate) fn new(stream: Box<dyn Stream>, endpoint: &Endpoint) -> Self {
+    pub(crate) fn new(stream: Box<dyn Stream>, endpoint: &Endpoint, is_bound: bool) -> Self {
         let gate = Arc::new(Gate::new("shared connection", Scope::Connection));
         let sending = Sending { memory: Vec::with_capacity(1024), announced: None };
         let waiting = RequestTable::new(Initiative::Ours, MOST);
@@ -129,6 +132,7 @@ impl Multiplexed {
             requests: Mutex::new("request table", Scope::Connection, Requests { waiting, over: false }),
             reading: Turn::new(Reading { framer: Framer::new(), received: ReceiveBuffer::new() }),
             place: OnceLock::new(),
+            is_bound: AtomicBool::new(is_bound),
             forks: corelane_sys::process::generation(),
         }
     }
@@ -137,6 +141,16 @@ impl Multiplexed {
     pub(super) fn keep(&self, place: Place) {
         // Once: a connection has one reader.
         let _ = self.place.set(place);
+    }
+
+    /// Whether its band is still to be declared.
+    pub(crate) fn is_unbound(&self) -> bool {
+        !self.is_bound.load(Ordering::Acquire)
+    }
+
+    /// The server knows its band, or knows nothing of bands. Of two threads that find this out both are right.
+    pub(crate) fn bound(&self) {
+        self.is_bound.store(true, Ordering::Release);
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {

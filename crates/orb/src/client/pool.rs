@@ -87,6 +87,10 @@ impl Pool {
         &self.endpoints
     }
 
+    pub(crate) fn band(&self) -> Band {
+        self.band
+    }
+
     /// A live connection that nobody uses and that owes no reply to a call given up, if there is one.
     #[inline]
     pub(crate) fn idle(&self) -> Option<Checkout> {
@@ -191,7 +195,7 @@ impl Pool {
             None => return Err(NoConnection::TimedOut),
         }
         let made = self.dial(core, until).and_then(|(stream, endpoint)| {
-            let connection = Arc::new(Multiplexed::new(stream, endpoint));
+            let connection = Arc::new(Multiplexed::new(stream, endpoint, self.band.range().is_none()));
             core.replies().read(self.band, &connection).map_err(NoConnection::Failed)?;
             Ok(connection)
         });
@@ -202,7 +206,8 @@ impl Pool {
 
     fn open(self: &Arc<Self>, core: &Core, until: Option<Monotonic>) -> Result<ClientConnection, NoConnection> {
         let (stream, endpoint) = self.dial(core, until)?;
-        ClientConnection::new(stream, core, endpoint, Arc::downgrade(self)).map_err(NoConnection::Failed)
+        let is_bound = self.band.range().is_none();
+        ClientConnection::new(stream, core, endpoint, Arc::downgrade(self), is_bound).map_err(NoConnection::Failed)
     }
 
     /// Connects to the first address that answers.

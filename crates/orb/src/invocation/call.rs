@@ -89,9 +89,9 @@ const OWNED_FROM: usize = 32 * 1024;
 
 /// What a reply or locate reply begins with.
 pub(super) struct ReplyHead {
-    request_id: u32,
-    status: ReplyStatus,
-    body_at: usize,
+    pub(super) request_id: u32,
+    pub(super) status: ReplyStatus,
+    pub(super) body_at: usize,
     /// The server does not know the object that it was asked to locate.
     missing: bool,
 }
@@ -160,6 +160,8 @@ pub(super) struct Call<'r, 'c, 'a> {
     pub(super) due: Due,
     /// What the request says of its priority (RTCorbaPriority), as the connection at hand was chosen.
     pub(super) priority: Option<i16>,
+    /// With `_bind_priority_band` (RTCorbaPriorityRange): what the connection is to carry.
+    pub(super) range: Option<(i16, i16)>,
 }
 
 impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
@@ -171,7 +173,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     ) -> Result<Self, SystemException> {
         probe!("call begun");
         core.check_usable()?;
-        Ok(Call { core, object, request, due: Due::of(object.timeout()), priority: None })
+        Ok(Call { core, object, request, due: Due::of(object.timeout()), priority: None, range: None })
     }
 
     /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send.
@@ -275,10 +277,14 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         };
         let code_sets = announce.map(|code_sets| CodeSetContext::from(code_sets).data());
         let priority = self.priority.map(rt::priority_context);
+        let range = self.range.map(|(low, high)| rt::range_context(low, high));
         let both;
         let one;
         let code_sets = code_sets.as_ref().map(|data| ServiceContext { id: context_id::CODE_SETS, data });
         let priority = priority.as_ref().map(|data| ServiceContext { id: context_id::RT_CORBA_PRIORITY, data });
+        let range = || range.as_ref().map(|data| ServiceContext { id: context_id::RT_CORBA_PRIORITY_RANGE, data });
+        // A request that says which band its connection is for has no priority itself.
+        let priority = priority.or_else(range);
         let contexts: &[ServiceContext<'_>] = match (code_sets, priority) {
             (None, None) => &[],
             (Some(first), Some(second)) => {

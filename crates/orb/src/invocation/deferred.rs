@@ -56,7 +56,14 @@ impl Deferred {
             Progress::Local(reply.map(Reply::into_answer))
         } else {
             let operation = Operation::new(&operation);
-            let call = Call { core, object: &object, request: request(&operation, &arguments), due, priority: None };
+            let call = Call {
+                core,
+                object: &object,
+                request: request(&operation, &arguments),
+                due,
+                priority: None,
+                range: None,
+            };
             let (target, profile, posted) = Driver::new(call).post()?;
             Progress::Posted { target, profile, posted }
         };
@@ -85,8 +92,14 @@ impl Deferred {
             Progress::Posted { target, profile, posted } => {
                 let operation = Operation::new(&self.operation);
                 let request = request(&operation, &self.arguments);
-                let mut call =
-                    Call { core: self.object.core(), object: &self.object, request, due: self.due, priority: None };
+                let mut call = Call {
+                    core: self.object.core(),
+                    object: &self.object,
+                    request,
+                    due: self.due,
+                    priority: None,
+                    range: None,
+                };
                 let profile = target.profiles.get(profile).ok_or_else(internal)?;
                 let way = Way { target: &target, profile, addressing: AddressingMode::Key };
                 let reply = match call.collect(way, &posted) {

@@ -138,9 +138,20 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         match (self.target.profiles.get(self.profile), self.connection.take()) {
             (Some(profile), Some(connection)) => {
                 let way = Way { target: &self.target, profile, addressing: self.addressing };
+                let range = self.pool.as_ref().and_then(|pool| pool.band().range());
                 match connection {
-                    Connection::Own(connection) => self.call.attempt(way, connection),
-                    Connection::Shared(connection) => self.call.attempt_shared(way, &connection),
+                    Connection::Own(mut connection) => {
+                        if let Some(range) = range.filter(|_| connection.is_unbound()) {
+                            connection = self.call.bind(way, connection, range)?;
+                        }
+                        self.call.attempt(way, connection)
+                    }
+                    Connection::Shared(connection) => {
+                        if let Some(range) = range.filter(|_| connection.is_unbound()) {
+                            self.call.bind_shared(way, &connection, range)?;
+                        }
+                        self.call.attempt_shared(way, &connection)
+                    }
                 }
             }
             _ => Err(Box::new(Trouble::Failed(Input::ConnectFailed, Detail::default()))),
@@ -170,6 +181,11 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let profile = self.target.profiles.get(self.profile).ok_or_else(failed)?;
         let Some(Connection::Shared(connection)) = self.connection.take() else { return Err(failed()) };
         let way = Way { target: &self.target, profile, addressing: self.addressing };
+        if let Some(range) = self.pool.as_ref().and_then(|pool| pool.band().range())
+            && connection.is_unbound()
+        {
+            self.call.bind_shared(way, &connection, range)?;
+        }
         self.call.post(way, &connection)?.ok_or_else(failed)
     }
 

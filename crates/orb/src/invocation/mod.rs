@@ -1,5 +1,6 @@
 //! Calls from the client's side: what to try (the pure [`machine`]), how (`call`, and the [`driver`] where it takes more than one exchange), and the reply.
 
+mod bind;
 pub(crate) mod call;
 mod deferred;
 pub(crate) mod driver;

@@ -113,12 +113,7 @@ impl Lanes {
             .iter()
             .find(|(endpoint, _)| serves(*endpoint))
             .ok_or_else(|| refused(Unreachable::NoEndpoint))?;
-        let shared = match (band, bands) {
-            (Some(band), Some(bands)) => {
-                Band::of_range(bands.as_slice().iter().position(|other| *other == band).unwrap_or_default())
-            }
-            _ => Band::of_thread(),
-        };
+        let shared = band.map_or_else(Band::of_thread, Band::of_range);
         Ok(Chosen { pool: server.pool(shared), priority: propagated.then(|| priority.get()) })
     }
 }
