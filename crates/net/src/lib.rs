@@ -9,11 +9,13 @@
 
 mod endpoint;
 pub mod mock;
+mod properties;
 mod socket;
 mod socket_file;
 mod stream;
 mod transport;
 
 pub use endpoint::Endpoint;
+pub use properties::Properties;
 pub use stream::{Half, Peer, Report, Stream, Wait};
 pub use transport::{Listener, Tcp, Transport, Transports, Unix};

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::poll;
 use corelane_sys::socket::{self, Address, Options};
 
 use crate::socket_file::{self, SocketFile};
 use crate::transport::{Listener, Transport};
-use crate::{Endpoint, Half, Peer, Stream, Wait};
+use crate::{Endpoint, Half, Peer, Properties, Stream, Wait};
 
 /// Connections that wait to be accepted before the kernel refuses more.
 const BACKLOG: u32 = 1024;
@@ -35,10 +36,29 @@ impl Transport for Tcp {
     }
 
     fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
+        self.connect_with(endpoint, &Properties::default(), deadline)
+    }
+
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        properties: &Properties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
         let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("{endpoint} has no address"));
+        let options = Options {
+            nodelay: properties.no_delay.unwrap_or(true),
+            dont_route: properties.dont_route.unwrap_or(false),
+            ..sizes(properties)
+        };
         for address in resolve(endpoint)? {
-            match socket::connect(&Address::Inet(address), &Options::default(), deadline) {
-                Ok(fd) => return Ok(Box::new(Socket { fd, peer: Peer::Ip(address) })),
+            match socket::connect(&Address::Inet(address), &options, deadline) {
+                Ok(fd) => {
+                    if let Some(keep_alive) = properties.keep_alive {
+                        socket::set_probing(fd.as_fd(), keep_alive)?;
+                    }
+                    return Ok(Box::new(Socket { fd, peer: Peer::Ip(address) }));
+                }
                 Err(error) => failure = error,
             }
         }
@@ -60,13 +80,46 @@ impl Transport for Tcp {
                         Endpoint::Tcp { host, .. } if !host.is_empty() => host.clone(),
                         _ => address.ip().to_string(),
                     };
-                    return Ok(Box::new(SocketListener { fd, local: Endpoint::Tcp { host, port }, _file: None }));
+                    return Ok(Box::new(SocketListener::new(fd, Endpoint::Tcp { host, port }, None)));
                 }
                 Err(error) => failure = error,
             }
         }
         Err(failure)
     }
+}
+
+fn sizes(properties: &Properties) -> Options {
+    let octets = |size: Option<u32>| size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+    Options {
+        send_buffer: octets(properties.send_buffer),
+        receive_buffer: octets(properties.receive_buffer),
+        ..Options::default()
+    }
+}
+
+/// Sets what is asked for on a socket that exists; `is_inet`: a TCP one.
+fn set(fd: BorrowedFd<'_>, properties: &Properties, is_inet: bool) -> io::Result<()> {
+    let sizes = sizes(properties);
+    if let Some(octets) = sizes.send_buffer {
+        socket::set_send_buffer_size(fd, octets)?;
+    }
+    if let Some(octets) = sizes.receive_buffer {
+        socket::set_receive_buffer_size(fd, octets)?;
+    }
+    if !is_inet {
+        return Ok(());
+    }
+    if let Some(keep_alive) = properties.keep_alive {
+        socket::set_probing(fd, keep_alive)?;
+    }
+    if let Some(dont_route) = properties.dont_route {
+        socket::set_dont_route(fd, dont_route)?;
+    }
+    if let Some(no_delay) = properties.no_delay {
+        socket::set_nodelay(fd, no_delay)?;
+    }
+    Ok(())
 }
 
 /// The addresses of a TCP endpoint; an empty host stands for every address of this machine.
@@ -93,7 +146,16 @@ impl Transport for Unix {
     }
 
     fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
-        let fd = socket::connect(&Address::Unix(path(endpoint)?.to_owned()), &Options::default(), deadline)?;
+        self.connect_with(endpoint, &Properties::default(), deadline)
+    }
+
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        properties: &Properties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        let fd = socket::connect(&Address::Unix(path(endpoint)?.to_owned()), &sizes(properties), deadline)?;
         let peer = credentials(fd.as_fd());
         Ok(Box::new(Socket { fd, peer }))
     }
@@ -103,7 +165,7 @@ impl Transport for Unix {
         socket_file::remove_stale(path)?;
         let fd = socket::listen(&Address::Unix(path.to_owned()), &Options::default(), BACKLOG)?;
         let file = Some(SocketFile::of(path)?);
-        Ok(Box::new(SocketListener { fd, local: endpoint.clone(), _file: file }))
+        Ok(Box::new(SocketListener::new(fd, endpoint.clone(), file)))
     }
 }
 
@@ -201,6 +263,10 @@ impl Stream for Socket {
         socket::set_dscp(self.fd.as_fd(), dscp)
     }
 
+    fn set_properties(&self, properties: &Properties) -> io::Result<()> {
+        set(self.fd.as_fd(), properties, matches!(self.peer, Peer::Ip(_)))
+    }
+
     fn shutdown(&self, half: Half) {
         let direction = match half {
             Half::Write => socket::Shutdown::Write,
@@ -226,6 +292,15 @@ struct SocketListener {
     _file: Option<SocketFile>,
     fd: OwnedFd,
     local: Endpoint,
+    /// Of connections accepted from now on.
+    properties: Mutex<Properties>,
+}
+
+impl SocketListener {
+    fn new(fd: OwnedFd, local: Endpoint, file: Option<SocketFile>) -> Self {
+        let properties = Mutex::new("properties of a listener", Scope::Lane, Properties::default());
+        SocketListener { _file: file, fd, local, properties }
+    }
 }
 
 impl Listener for SocketListener {
@@ -238,7 +313,19 @@ impl Listener for SocketListener {
             }
             Address::Unix(_) | Address::Abstract(_) | Address::Unnamed => credentials(fd.as_fd()),
         };
+        let properties = *self.properties.lock();
+        if properties != Properties::default() {
+            // Not all of them are inherited from the listener.
+            set(fd.as_fd(), &properties, matches!(peer, Peer::Ip(_)))?;
+        }
         Ok(Box::new(Socket { fd, peer }))
+    }
+
+    fn set_properties(&self, properties: &Properties) -> io::Result<()> {
+        // The listener's own buffers are what a connection's window is offered by.
+        set(self.fd.as_fd(), properties, matches!(self.local, Endpoint::Tcp { .. }))?;
+        *self.properties.lock() = *properties;
+        Ok(())
     }
 
     fn readiness(&self) -> BorrowedFd<'_> {

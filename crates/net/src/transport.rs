@@ -8,7 +8,7 @@ use std::sync::Arc;
 use corelane_sys::clock::Monotonic;
 
 pub use crate::socket::{Tcp, Unix};
-use crate::{Endpoint, Stream};
+use crate::{Endpoint, Properties, Stream};
 
 /// Makes connections to, and listeners at, the endpoints of one kind.
 pub trait Transport: Send + Sync + fmt::Debug {
@@ -25,6 +25,21 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// `TimedOut` past the deadline, else why the last address failed.
     fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>>;
 
+    /// The same for a connection with `properties`, in force before the peer hears of it where that matters.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect), and where the system refuses a property.
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        properties: &Properties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        let stream = self.connect(endpoint, deadline)?;
+        stream.set_properties(properties)?;
+        Ok(stream)
+    }
+
     /// Listens at `endpoint`.
     ///
     /// # Errors
@@ -39,6 +54,14 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// # Errors
     /// `WouldBlock` when none waits; others concern this one connection or the machine's limits, and the listener stays usable.
     fn accept(&self) -> io::Result<Box<dyn Stream>>;
+
+    /// Properties of connections accepted from now on.
+    ///
+    /// # Errors
+    /// Where the system refuses one.
+    fn set_properties(&self, _properties: &Properties) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Becomes readable when a connection waits.
     fn readiness(&self) -> BorrowedFd<'_>;
@@ -76,6 +99,19 @@ impl Transports {
     /// `Unsupported` when no transport serves the endpoint, else as [`Transport::connect`].
     pub fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
         self.serving(endpoint)?.connect(endpoint, deadline)
+    }
+
+    /// Connects through the transport of `endpoint`, with `properties`.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect) and [`Transport::connect_with`].
+    pub fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        properties: &Properties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        self.serving(endpoint)?.connect_with(endpoint, properties, deadline)
     }
 
     /// Listens through the transport of `endpoint`.

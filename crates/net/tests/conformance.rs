@@ -169,3 +169,36 @@ fn listeners_give_connections_in_turn_and_end() {
         drop(transport.listen(&local).unwrap());
     });
 }
+
+#[test]
+fn connections_have_the_properties_asked_for() {
+    use corelane_net::Properties;
+    use corelane_sys::socket;
+    each("properties", |transport, endpoint| {
+        let listener = transport.listen(endpoint).unwrap();
+        let small = Properties { send_buffer: Some(9000), receive_buffer: Some(7000), ..Properties::default() };
+        let properties = Properties { keep_alive: Some(true), dont_route: Some(true), no_delay: Some(false), ..small };
+        let plain = transport.connect(listener.local(), None).unwrap();
+        let as_before = accept(&*listener);
+        listener.set_properties(&properties).unwrap();
+        let client = transport.connect_with(listener.local(), &properties, None).unwrap();
+        let server = accept(&*listener);
+        // Changed later, they are in force too.
+        plain.set_properties(&properties).unwrap();
+        for (stream, all) in [(&client, true), (&server, true), (&plain, true), (&as_before, false)] {
+            let Some(fd) = stream.readiness() else { continue };
+            // The kernel doubles the numbers.
+            assert_eq!(socket::send_buffer_size(fd).unwrap() == 18_000, all);
+            assert_eq!(socket::receive_buffer_size(fd).unwrap() == 14_000, all);
+            if matches!(endpoint, Endpoint::Tcp { .. }) {
+                let bools = (socket::probing(fd), socket::dont_route(fd), socket::nodelay(fd));
+                let bools = (bools.0.unwrap(), bools.1.unwrap(), bools.2.unwrap());
+                assert_eq!(bools, (all, all, !all));
+            }
+            stream.set_dscp(46).unwrap();
+            if matches!(endpoint, Endpoint::Tcp { .. }) {
+                assert_eq!(socket::dscp(fd).unwrap(), 46);
+            }
+        }
+    });
+}

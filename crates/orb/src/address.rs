@@ -8,10 +8,11 @@ use corelane_wire::ior::{
     self, Address, Corbaloc, Ior, ObjectUrl, Profile, TaggedComponent, TaggedProfile, TaoEndpoint, UrlError,
     component_tag,
 };
-use corelane_wire::rt::{PriorityModelValue, parse_bands, policy_type};
+use corelane_wire::rt::{PriorityModelValue, parse_bands, parse_protocols, policy_type};
 use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::rt::Protocol;
 use crate::rt::client::Said;
 
 /// What omniORB writes, and expects, as the TCP address of a server that has none.
@@ -70,6 +71,9 @@ fn said(profile: &Profile<'_>) -> Said {
     }
     if let Some(Ok(bands)) = policies.find(policy_type::PRIORITY_BANDED_CONNECTION).map(parse_bands) {
         said.bands = bands;
+    }
+    if let Some(Ok(protocols)) = policies.find(policy_type::CLIENT_PROTOCOL).map(parse_protocols) {
+        said.protocols = protocols.into_iter().map(Protocol::of_value).collect();
     }
     said
 }

@@ -3,10 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use corelane_net::Endpoint;
-use corelane_sched::{Priority, PriorityBand};
+use corelane_sched::{NativePriority, Priority, PriorityBand, PriorityMapping};
 use corelane_sys::thread;
 
 use super::pool::Pool;
+use crate::rt::policies::Sockets;
 
 /// Calls that may share connections: those of threads with the same native priority, or where a reference has priority bands, those
 /// of one band.
@@ -29,6 +30,15 @@ impl Band {
         Band(RANGES | number(range.low) << 15 | number(range.high))
     }
 
+    /// The priority that stands for the band: the highest of a range, else that of the threads; `None` without a fixed one.
+    pub(crate) fn priority(self, mapping: &dyn PriorityMapping) -> Option<Priority> {
+        match self.range() {
+            Some((_, high)) => Priority::new(high),
+            None if self.0 == 0 => None,
+            None => mapping.to_corba(NativePriority::try_from(self.0).ok()?),
+        }
+    }
+
     /// The range of priorities, of a band that is one.
     pub(crate) fn range(self) -> Option<(i16, i16)> {
         let end = |bits: u32| i16::try_from(bits & 0x7fff).ok();
@@ -45,6 +55,7 @@ impl Band {
 #[derive(Debug)]
 pub(crate) struct Bands {
     endpoints: Arc<[Endpoint]>,
+    sockets: Sockets,
     bound: usize,
     first: OnceLock<Box<Entry>>,
 }
@@ -58,8 +69,8 @@ struct Entry {
 
 impl Bands {
     /// Of the server at `endpoints`, addresses of one profile in the order to try; `bound` connections a band at most.
-    pub(crate) fn new(endpoints: &[Endpoint], bound: usize) -> Self {
-        Bands { endpoints: endpoints.into(), bound, first: OnceLock::new() }
+    pub(crate) fn new(endpoints: &[Endpoint], sockets: Sockets, bound: usize) -> Self {
+        Bands { endpoints: endpoints.into(), sockets, bound, first: OnceLock::new() }
     }
 
     /// The pool of a band.
@@ -77,7 +88,7 @@ impl Bands {
         loop {
             // Whoever comes first to the end of the list adds to it; the others look at what was added.
             let entry = place.get_or_init(|| {
-                let pool = Arc::new(Pool::new(Arc::clone(&self.endpoints), band, self.bound));
+                let pool = Arc::new(Pool::new(Arc::clone(&self.endpoints), self.sockets, band, self.bound));
                 Box::new(Entry { band, pool, next: OnceLock::new() })
             });
             if entry.band == band {
@@ -107,7 +118,7 @@ mod tests {
 
     #[test]
     fn each_band_has_a_pool_of_its_own() {
-        let bands = Bands::new(&[Endpoint::tcp("127.0.0.1", 1)], 2);
+        let bands = Bands::new(&[Endpoint::tcp("127.0.0.1", 1)], Sockets::default(), 2);
         let pools: Vec<_> = [0, 5, 99].map(|band| Arc::clone(bands.pool(Band(band)))).into();
         assert!(!Arc::ptr_eq(&pools[0], &pools[1]) && !Arc::ptr_eq(&pools[1], &pools[2]));
         assert!(Arc::ptr_eq(bands.pool(Band(99)), &pools[2]) && Arc::ptr_eq(bands.pool(Band(0)), &pools[0]));

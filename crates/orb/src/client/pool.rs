@@ -19,6 +19,7 @@ use super::bands::Band;
 use super::connection::ClientConnection;
 use super::multiplexed::Multiplexed;
 use crate::orb::Core;
+use crate::rt::policies::Sockets;
 
 type Slot = Exclusive<Option<Box<ClientConnection>>>;
 
@@ -27,6 +28,7 @@ type Slot = Exclusive<Option<Box<ClientConnection>>>;
 pub(crate) struct Pool {
     /// Where the server is: addresses of one profile in the order to try.
     endpoints: Arc<[Endpoint]>,
+    sockets: Sockets,
     slots: Vec<Arc<Slot>>,
     /// Slots from here on have never held a connection.
     used: AtomicUsize,
@@ -67,14 +69,14 @@ pub(crate) enum NoConnection {
 }
 
 impl Pool {
-    pub(crate) fn new(endpoints: Arc<[Endpoint]>, band: Band, bound: usize) -> Self {
+    pub(crate) fn new(endpoints: Arc<[Endpoint]>, sockets: Sockets, band: Band, bound: usize) -> Self {
         let gate = Arc::new(Gate::new("connection pool", Scope::Lane));
         let slot =
             |_| Arc::new(Exclusive::new("client connection", Scope::Connection, None).with_gate(Arc::clone(&gate)));
         let slots = (0..bound.max(1)).map(slot).collect();
         let shared = Mutex::new("shared connection of a pool", Scope::Lane, Shared::None);
         let made = Gate::new("shared connection", Scope::Lane);
-        Pool { endpoints, slots, used: AtomicUsize::new(0), gate, band, shared, made }
+        Pool { endpoints, sockets, slots, used: AtomicUsize::new(0), gate, band, shared, made }
     }
 
     /// Makes the calling thread begin its search as a new one would.
@@ -214,8 +216,11 @@ impl Pool {
     fn dial(&self, core: &Core, until: Option<Monotonic>) -> Result<(Box<dyn Stream>, &Endpoint), NoConnection> {
         let mut failure = io::Error::new(io::ErrorKind::AddrNotAvailable, "the profile has no address");
         for endpoint in &*self.endpoints {
-            match core.transports().connect(endpoint, until) {
-                Ok(stream) => return Ok((stream, endpoint)),
+            match core.transports().connect_with(endpoint, &self.sockets.properties, until) {
+                Ok(stream) => {
+                    self.mark(core, &*stream);
+                    return Ok((stream, endpoint));
+                }
                 Err(error) => failure = error,
             }
             if until.is_some_and(|until| crate::clock::now() >= until) {
@@ -223,6 +228,16 @@ impl Pool {
             }
         }
         Err(NoConnection::Failed(failure))
+    }
+
+    /// Gives the packets of a connection the code point of the band's priority.
+    fn mark(&self, core: &Core, stream: &dyn Stream) {
+        let rt = &core.config().rt;
+        if self.sockets.network_priority
+            && let Some(priority) = self.band.priority(&*rt.mapping)
+        {
+            core.mark(stream, priority);
+        }
     }
 
     /// Closes the connections that have hung up and that nobody uses; those in use are closed when they come back.

@@ -90,9 +90,9 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// From the first step.
     #[cold]
     pub(super) fn run(self) -> Result<Option<Reply<'r>>, SystemException> {
-        if self.target.profiles.is_empty() && self.call.object.binding().asks_for_protocols() {
+        if self.target.profiles.is_empty() && self.target.left_out {
             return Err(SystemException::new(Kind::InvPolicy, 0, Completion::No)
-                .because("the object cannot be reached by a protocol that the ClientProtocol policy allows"));
+                .because("ClientProtocol policies, of the client or the reference or of both at once, leave no way to the object"));
         }
         let output = self.machine.start();
         self.drive(output)

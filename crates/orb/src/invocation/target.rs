@@ -32,6 +32,8 @@ pub(crate) struct Binding {
 pub(crate) struct Target {
     pub(crate) ior: Ior,
     pub(crate) profiles: Vec<Profile>,
+    /// ClientProtocol policies leave profiles out that could be used else.
+    pub(crate) left_out: bool,
 }
 
 /// One usable profile.
@@ -75,14 +77,8 @@ impl Binding {
     /// The way to the object at `ior`, by what was asked of this reference.
     #[cold]
     pub(crate) fn target(&self, core: &Core, ior: Ior) -> Target {
-        let profiles = core.usable_profiles(&ior, &self.asked);
-        Target { ior, profiles }
-    }
-
-    /// Whether it may be that only the protocols asked for leave no way to the object.
-    #[cold]
-    pub(crate) fn asks_for_protocols(&self) -> bool {
-        !self.asked.protocols.is_empty()
+        let (profiles, left_out) = core.usable_profiles(&ior, &self.asked);
+        Target { ior, profiles, left_out }
     }
 
     /// Whether the object was forwarded.

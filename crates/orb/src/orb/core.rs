@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Stream, Transports};
+use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Mutex, Scope};
@@ -20,16 +21,16 @@ use crate::client::bands::Bands;
 use crate::client::pool::Pool;
 use crate::client::replies::Replies;
 use crate::client::watch::{Watched, Watcher};
-use crate::event::Events;
+use crate::event::{Event, Events};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::target::Profile;
 use crate::main_thread::MainQueue;
 use crate::object::ObjectRef;
 use crate::poa::{Adapters, Key, Poa};
 use crate::policy::{AllBusy, CallPolicies};
-use crate::rt::Protocol;
 use crate::rt::RtConfig;
-use crate::rt::client::{Asked, Lanes};
+use crate::rt::client::{self, Asked, Lanes};
+use crate::rt::policies::Sockets;
 use crate::rt::pool::Registry;
 use crate::server::lane::Lane;
 
@@ -65,16 +66,8 @@ const ENDING: u8 = 1;
 const CLOSED: u8 = 2;
 const ENDED: u8 = 3;
 
-/// The place of an endpoint's protocol among those that a client asks for; `None` if it is not among them.
-fn rank(protocols: &[Protocol], endpoint: &Endpoint) -> Option<usize> {
-    if protocols.is_empty() {
-        return Some(0);
-    }
-    protocols.iter().position(|protocol| match protocol {
-        Protocol::Tcp(_) => matches!(endpoint, Endpoint::Tcp { .. }),
-        Protocol::Unix(_) => matches!(endpoint, Endpoint::Unix { .. }),
-    })
-}
+/// Addresses of a profile, and what connections there are made with.
+type Server = (Vec<Endpoint>, Sockets);
 
 /// The inside of an ORB.
 #[derive(Debug)]
@@ -85,8 +78,8 @@ pub(crate) struct Core {
     events: Events,
     watcher: Watcher,
     replies: Replies,
-    /// The servers that references lead to, by the addresses of a profile.
-    servers: Mutex<HashMap<Vec<Endpoint>, Arc<Bands>>>,
+    /// The servers that references lead to, by the addresses of a profile and what connections are made with.
+    servers: Mutex<HashMap<Server, Arc<Bands>>>,
     /// Connections that are one reference's alone.
     private: Mutex<Vec<Weak<Bands>>>,
     lanes: OnceLock<Vec<Arc<Lane>>>,
@@ -292,14 +285,26 @@ impl Core {
     }
 
     /// The connections to these endpoints, shared by every reference that goes there.
-    pub(crate) fn server(&self, endpoints: Vec<Endpoint>) -> Arc<Bands> {
+    fn server(&self, endpoints: Vec<Endpoint>, sockets: Sockets) -> Arc<Bands> {
         let mut servers = self.servers.lock();
         if servers.len() >= PRUNED_FROM {
             // References come and go with their servers: what no reference is bound to is given up.
             servers.retain(|_, server| Arc::strong_count(server) > 1);
         }
-        let made = Bands::new(&endpoints, self.config.connections_per_server);
-        Arc::clone(servers.entry(endpoints).or_insert_with(|| Arc::new(made)))
+        let made = Bands::new(&endpoints, sockets, self.config.connections_per_server);
+        Arc::clone(servers.entry((endpoints, sockets)).or_insert_with(|| Arc::new(made)))
+    }
+
+    /// Gives the packets of a connection the code point of a priority, where the ORB has any.
+    #[cold]
+    pub(crate) fn mark(&self, stream: &dyn Stream, priority: Priority) {
+        if let Some(dscp) = self.config.rt.network.as_ref().and_then(|network| network.to_dscp(priority))
+            && let Err(error) = stream.set_dscp(dscp)
+        {
+            // The connection is as good as without: what it carries arrives all the same.
+            let peer = stream.peer().clone();
+            self.events.report(&Event::CodePointRefused { peer, dscp, error: error.to_string() });
+        }
     }
 
     /// A reference to an object of this ORB.
@@ -311,20 +316,27 @@ impl Core {
         ObjectRef::new(Arc::clone(self), ior)
     }
 
-    /// The profiles of `ior` that a transport serves, bound to their connections.
-    pub(crate) fn usable_profiles(&self, ior: &Ior, asked: &Asked) -> Vec<Profile> {
+    /// The profiles of `ior` that a transport serves, bound to their connections; true if ClientProtocol policies leave some out.
+    pub(crate) fn usable_profiles(&self, ior: &Ior, asked: &Asked) -> (Vec<Profile>, bool) {
         let found = crate::address::profiles(ior, self.config.version, self.config.native_char_set);
+        let mut left_out = false;
         let mut profiles: Vec<(usize, Profile)> = found
             .into_iter()
             .filter_map(|found| {
                 let endpoints: Vec<Endpoint> =
                     found.endpoints.into_iter().filter(|endpoint| self.reaches(endpoint)).collect();
-                let rank = rank(&asked.protocols, endpoints.first()?)?;
-                let bands = self.connections(endpoints, asked.private);
+                let first = endpoints.first()?;
+                let Some((rank, sockets)) =
+                    client::protocols(asked, &found.said).and_then(|all| client::rank(all, first))
+                else {
+                    left_out = true;
+                    return None;
+                };
+                let bands = self.connections(endpoints, sockets, asked.private);
                 let lanes = || {
                     let reached = found.lanes.into_iter().filter(|lane| self.reaches(&lane.endpoint));
                     let mut lanes: Vec<(i16, Arc<Bands>)> = reached
-                        .map(|lane| (lane.priority, self.connections(vec![lane.endpoint], asked.private)))
+                        .map(|lane| (lane.priority, self.connections(vec![lane.endpoint], sockets, asked.private)))
                         .collect();
                     if lanes.is_empty() {
                         lanes.push((-1, Arc::clone(&bands)));
@@ -346,18 +358,18 @@ impl Core {
             .collect();
         // The reference's own order holds among those of one protocol.
         profiles.sort_by_key(|(rank, _)| *rank);
-        profiles.into_iter().map(|(_, profile)| profile).collect()
+        (profiles.into_iter().map(|(_, profile)| profile).collect(), left_out)
     }
 
     fn reaches(&self, endpoint: &Endpoint) -> bool {
         self.transports.for_endpoint(endpoint).is_some()
     }
 
-    fn connections(&self, endpoints: Vec<Endpoint>, private: bool) -> Arc<Bands> {
+    fn connections(&self, endpoints: Vec<Endpoint>, sockets: Sockets, private: bool) -> Arc<Bands> {
         if !private {
-            return self.server(endpoints);
+            return self.server(endpoints, sockets);
         }
-        let bands = Arc::new(Bands::new(&endpoints, self.config.connections_per_server));
+        let bands = Arc::new(Bands::new(&endpoints, sockets, self.config.connections_per_server));
         let mut private = self.private.lock();
         private.retain(|bands| bands.strong_count() > 0);
         private.push(Arc::downgrade(&bands));

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use corelane_net::Endpoint;
 use corelane_sched::selection::{self, Unreachable};
 use corelane_sched::{Priority, PriorityBands, PriorityModel};
 
-use super::policies::Protocol;
+use super::policies::{Protocol, Sockets};
 use crate::client::bands::{Band, Bands};
 use crate::client::pool::Pool;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -21,7 +22,8 @@ pub struct RtClientPolicies {
     pub priority_bands: Option<Vec<(i16, i16)>>,
     /// PrivateConnectionPolicy (44): connections of this reference (and its copies) alone.
     pub private_connection: bool,
-    /// ClientProtocolPolicy (43): which protocols may be used, the preferred first; empty: all. Their properties are not looked at.
+    /// ClientProtocolPolicy (43): which protocols may be used, the preferred first, and what their sockets are like; empty: what the
+    /// reference says, else all.
     pub client_protocols: Vec<Protocol>,
 }
 
@@ -30,6 +32,7 @@ pub struct RtClientPolicies {
 pub(crate) struct Said {
     pub(crate) model: Option<(PriorityModel, i16)>,
     pub(crate) bands: Vec<(i16, i16)>,
+    pub(crate) protocols: Vec<Protocol>,
 }
 
 /// What a client goes by, checked.
@@ -42,16 +45,39 @@ pub(crate) struct Asked {
 
 impl RtClientPolicies {
     /// # Errors
-    /// BAD_PARAM for priorities that are no bands.
+    /// BAD_PARAM for priorities that are no bands, and for negative sizes.
     pub(crate) fn check(&self) -> Result<Asked, SystemException> {
         let bands = self.priority_bands.clone();
         if let Some(bands) = &bands {
             PriorityBands::new(bands.iter().copied())
                 .map_err(|error| SystemException::new(Kind::BadParam, 0, Completion::No).because(error.to_string()))?;
         }
+        if !self.client_protocols.iter().all(|protocol| protocol.is_valid()) {
+            let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
+            return Err(exception.because("the size of a buffer is not negative"));
+        }
         let (bands, protocols) = (bands.unwrap_or_default(), self.client_protocols.clone());
         Ok(Asked { bands, private: self.private_connection, protocols })
     }
+}
+
+/// Which protocols a client may use: those of the side that says something. `None` if both do.
+pub(crate) fn protocols<'p>(asked: &'p Asked, said: &'p Said) -> Option<&'p [Protocol]> {
+    match (&*asked.protocols, &*said.protocols) {
+        (asked, []) => Some(asked),
+        ([], said) => Some(said),
+        _ => None,
+    }
+}
+
+/// The place of an endpoint's protocol among those that may be used, and what its connections are made with; `None` if it is not among
+/// them.
+pub(crate) fn rank(protocols: &[Protocol], endpoint: &Endpoint) -> Option<(usize, Sockets)> {
+    if protocols.is_empty() {
+        return Some((0, Sockets::default()));
+    }
+    let place = protocols.iter().position(|protocol| protocol.serves(endpoint))?;
+    protocols.get(place).map(|protocol| (place, protocol.sockets()))
 }
 
 /// A profile's way to the lane of a call.

@@ -15,7 +15,7 @@ mod config;
 mod current;
 mod mutex;
 pub(crate) mod poa;
-mod policies;
+pub(crate) mod policies;
 pub(crate) mod pool;
 pub(crate) mod station;
 

@@ -67,11 +67,19 @@ impl RtPoa {
         };
         rt.rules().check().map_err(at_fault)?;
         let endpoints = rt.endpoints(core);
-        let offered = |protocol: &Protocol| endpoints.iter().any(|endpoint| serves(*protocol, endpoint));
+        let offered = |protocol: &Protocol| endpoints.iter().any(|endpoint| protocol.serves(endpoint));
         if !rt.policies.server_protocols.iter().all(offered) {
             return Err(index::SERVER_PROTOCOL);
         }
+        for lane in rt.lanes(core) {
+            lane.set_protocols(&rt.policies.server_protocols).map_err(|_| index::SERVER_PROTOCOL)?;
+        }
         Ok(Some(rt))
+    }
+
+    /// The lanes that serve the POA.
+    fn lanes<'l>(&'l self, core: &'l Core) -> &'l [Arc<Lane>] {
+        self.pool.as_ref().map_or(core.lanes(), |pool| &pool.lanes)
     }
 
     fn rules(&self) -> Policies<'_> {
@@ -194,19 +202,12 @@ impl RtPoa {
             [] => &[Protocol::Unix(UnixProperties::default()), Protocol::Tcp(TcpProperties::default())][..],
             chosen => chosen,
         };
-        let rank = |lane: &LaneEndpoint| protocols.iter().position(|protocol| serves(*protocol, &lane.endpoint));
+        let rank = |lane: &LaneEndpoint| protocols.iter().position(|protocol| protocol.serves(&lane.endpoint));
         lanes.retain(|lane| rank(lane).is_some());
         lanes.sort_by_key(|lane| rank(lane));
         // Neither priorities nor bands of this ORB's own can be impossible to write.
         let policies = self.policies.published(object).unwrap_or_default();
         core.make_rt_reference(type_id, &lanes, &policies, key)
-    }
-}
-
-fn serves(protocol: Protocol, endpoint: &Endpoint) -> bool {
-    match (protocol, endpoint) {
-        (Protocol::Tcp(_), Endpoint::Tcp { .. }) | (Protocol::Unix(_), Endpoint::Unix { .. }) => true,
-        (Protocol::Tcp(_) | Protocol::Unix(_), _) => false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The real-time policies of a POA, and how references carry them.
 
+use corelane_net::{Endpoint, Properties};
 use corelane_sched::placement::Violation;
 use corelane_sched::{Declared, Priority, PriorityBands, PriorityModel};
 use corelane_wire::CdrError;
@@ -16,6 +17,7 @@ pub(crate) mod index {
     pub(crate) const PRIORITY_MODEL: PolicyIndex = 7;
     pub(crate) const THREADPOOL: PolicyIndex = 8;
     pub(crate) const SERVER_PROTOCOL: PolicyIndex = 9;
+    pub(crate) const CLIENT_PROTOCOL: PolicyIndex = 10;
     pub(crate) const PRIVATE_CONNECTION: PolicyIndex = 11;
     pub(crate) const BANDS: PolicyIndex = 12;
 }
@@ -33,11 +35,20 @@ pub struct TcpProperties {
     pub dont_route: bool,
     /// Small messages leave at once.
     pub no_delay: bool,
+    /// Packets carry the code point of [`RtConfig::network`](super::RtConfig::network); nothing without one.
+    pub enable_network_priority: bool,
 }
 
 impl Default for TcpProperties {
     fn default() -> Self {
-        TcpProperties { send_buffer_size: 0, recv_buffer_size: 0, keep_alive: true, dont_route: false, no_delay: true }
+        TcpProperties {
+            send_buffer_size: 0,
+            recv_buffer_size: 0,
+            keep_alive: true,
+            dont_route: false,
+            no_delay: true,
+            enable_network_priority: true,
+        }
     }
 }
 
@@ -60,7 +71,80 @@ pub enum Protocol {
     Unix(UnixProperties),
 }
 
+/// What connections are made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Sockets {
+    pub(crate) properties: Properties,
+    /// Their packets carry the code point of their priority.
+    pub(crate) network_priority: bool,
+}
+
+impl Default for Sockets {
+    fn default() -> Self {
+        Sockets { properties: Properties::default(), network_priority: true }
+    }
+}
+
 impl Protocol {
+    /// Whether `endpoint` is one of this protocol's.
+    pub(crate) fn serves(self, endpoint: &Endpoint) -> bool {
+        match (self, endpoint) {
+            (Protocol::Tcp(_), Endpoint::Tcp { .. }) | (Protocol::Unix(_), Endpoint::Unix { .. }) => true,
+            (Protocol::Tcp(_) | Protocol::Unix(_), _) => false,
+        }
+    }
+
+    /// What its connections are made with.
+    pub(crate) fn sockets(self) -> Sockets {
+        let octets = |size: i32| u32::try_from(size).ok().filter(|size| *size > 0);
+        match self {
+            Protocol::Tcp(tcp) => Sockets {
+                properties: Properties {
+                    send_buffer: octets(tcp.send_buffer_size),
+                    receive_buffer: octets(tcp.recv_buffer_size),
+                    keep_alive: Some(tcp.keep_alive),
+                    dont_route: Some(tcp.dont_route),
+                    no_delay: Some(tcp.no_delay),
+                },
+                network_priority: tcp.enable_network_priority,
+            },
+            Protocol::Unix(unix) => Sockets {
+                properties: Properties {
+                    send_buffer: octets(unix.send_buffer_size),
+                    receive_buffer: octets(unix.recv_buffer_size),
+                    ..Properties::default()
+                },
+                network_priority: true,
+            },
+        }
+    }
+
+    /// Whether its properties make sense: sizes are not negative.
+    pub(crate) fn is_valid(self) -> bool {
+        let (Protocol::Tcp(TcpProperties { send_buffer_size: send, recv_buffer_size: receive, .. })
+        | Protocol::Unix(UnixProperties { send_buffer_size: send, recv_buffer_size: receive })) = self;
+        send >= 0 && receive >= 0
+    }
+
+    /// What a reference says; sizes that make no sense say nothing.
+    pub(crate) fn of_value(value: ProtocolValue) -> Self {
+        match value {
+            ProtocolValue::Tcp { send_buffer, receive_buffer, keep_alive, dont_route, no_delay } => {
+                Protocol::Tcp(TcpProperties {
+                    send_buffer_size: send_buffer,
+                    recv_buffer_size: receive_buffer,
+                    keep_alive,
+                    dont_route,
+                    no_delay,
+                    enable_network_priority: true,
+                })
+            }
+            ProtocolValue::Unix { send_buffer, receive_buffer, .. } => {
+                Protocol::Unix(UnixProperties { send_buffer_size: send_buffer, recv_buffer_size: receive_buffer })
+            }
+        }
+    }
+
     fn value(self) -> ProtocolValue {
         match self {
             Protocol::Tcp(tcp) => ProtocolValue::Tcp {
@@ -126,6 +210,13 @@ impl RtPolicies {
         if self.private_connection {
             return Err(index::PRIVATE_CONNECTION);
         }
+        for (protocols, index) in
+            [(&self.server_protocols, index::SERVER_PROTOCOL), (&self.client_protocols, index::CLIENT_PROTOCOL)]
+        {
+            if !protocols.iter().all(|protocol| protocol.is_valid()) {
+                return Err(index);
+            }
+        }
         let declared = |(model, priority)| {
             Priority::new(priority)
                 .map(|server_priority| Declared { model, server_priority })
@@ -188,6 +279,17 @@ mod tests {
             assert_eq!(refused(RtPolicies { priority_bands: Some(bands), ..RtPolicies::default() }), index::BANDS);
         }
         assert!(RtPolicies::default().check().is_ok());
+    }
+
+    #[test]
+    fn sizes_are_not_negative() {
+        let tcp = vec![Protocol::Tcp(TcpProperties { send_buffer_size: -1, ..TcpProperties::default() })];
+        let unix = vec![Protocol::Unix(UnixProperties { recv_buffer_size: -1, ..UnixProperties::default() })];
+        let server = RtPolicies { server_protocols: tcp.clone(), ..RtPolicies::default() };
+        assert_eq!(server.check().unwrap_err(), index::SERVER_PROTOCOL);
+        let client = RtPolicies { client_protocols: unix, ..RtPolicies::default() };
+        assert_eq!(client.check().unwrap_err(), index::CLIENT_PROTOCOL);
+        assert_eq!(tcp[0].sockets().properties.send_buffer, None);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use super::budget::{Account, Budget};
 use super::closing::{Closing, Outcome, Step};
 use super::lane::{Lane, Work};
 use crate::clock;
+use crate::orb::Core;
 use crate::receive::ReceiveBuffer;
 use crate::rt::station;
 
@@ -58,6 +59,8 @@ pub(crate) struct Connection {
     unfinished: AtomicBool,
     arriving: Mutex<Arriving>,
     account: Account,
+    /// The priority whose code point its packets carry; negative: none yet.
+    marked: AtomicI16,
     bounds: Bounds,
     pub(crate) origin: Origin,
 }
@@ -82,6 +85,8 @@ pub(crate) struct Origin {
     pub(crate) ceiling: Priority,
     /// Replies leave in slices: there is a higher lane, whose replies the kernel is not to be busy for.
     pub(crate) in_slices: bool,
+    /// Its packets carry the code point of the last request's priority: it came in at a pool without lanes.
+    pub(crate) marks: bool,
 }
 
 /// A request that waits; it counts against the bound of its connection.
@@ -160,8 +165,17 @@ impl Connection {
             unfinished: AtomicBool::new(false),
             arriving: Mutex::new("unfinished messages", Scope::Connection, Arriving::default()),
             account: Account::new(budget),
+            marked: AtomicI16::new(-1),
             bounds,
             origin,
+        }
+    }
+
+    /// The packets that are sent from now on carry the code point of `priority`; no system call if they do already.
+    #[cold]
+    pub(crate) fn mark(&self, core: &Core, priority: Priority) {
+        if self.marked.swap(priority.get(), Ordering::Relaxed) != priority.get() {
+            core.mark(&*self.stream, priority);
         }
     }
 

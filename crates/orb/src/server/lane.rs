@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Listener, Stream, Wait};
+use corelane_net::{Endpoint, Listener, Peer, Stream, Wait};
 use corelane_sched::Priority;
 use corelane_sys::counters;
 use corelane_sys::epoll::{Epoll, Event, Interest};
@@ -34,6 +34,7 @@ use crate::event::Event as OrbEvent;
 use crate::fault::Fault;
 use crate::orb::Core;
 use crate::poa::Resume;
+use crate::rt::Protocol;
 use crate::rt::pool::Role;
 use crate::rt::station::{self, DEFAULT_POOL};
 
@@ -65,6 +66,8 @@ pub(crate) struct Lane {
     /// Gone when the lane closes.
     listeners: Mutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
+    /// What connections are accepted with, as the first POA that says so has it.
+    protocols: Mutex<Vec<Protocol>>,
     connections: SlotTable<Arc<Connection>>,
     pub(super) ready: ReadyList,
     /// A thread has been woken for the ready list and has not looked yet: waking another would only cost.
@@ -137,6 +140,7 @@ impl Lane {
                 wake,
                 endpoints: listeners.iter().map(|listener| listener.local().clone()).collect(),
                 listeners: Mutex::new("listeners", Scope::Lane, listeners),
+                protocols: Mutex::new("protocols of a lane", Scope::Lane, Vec::new()),
                 ready: ReadyList::new(),
                 waking: AtomicBool::new(false),
                 queue,
@@ -156,6 +160,29 @@ impl Lane {
     /// Where it listens, ports as the system chose them.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.iter()
+    }
+
+    /// Accepts connections with these properties from now on (ServerProtocolPolicy). They are the sockets', so all POAs of a lane share
+    /// them.
+    ///
+    /// # Errors
+    /// Another POA has said something else of a protocol, or the system refuses a property.
+    #[cold]
+    pub(crate) fn set_protocols(&self, wanted: &[Protocol]) -> io::Result<()> {
+        let mut known = self.protocols.lock();
+        let same_kind = |one: &Protocol, other: &Protocol| std::mem::discriminant(one) == std::mem::discriminant(other);
+        for protocol in wanted {
+            match known.iter().find(|known| same_kind(known, protocol)) {
+                Some(known) if known == protocol => continue,
+                Some(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+                None => {}
+            }
+            for listener in self.listeners.lock().iter().filter(|listener| protocol.serves(listener.local())) {
+                listener.set_properties(&protocol.sockets().properties)?;
+            }
+            known.push(*protocol);
+        }
+        Ok(())
     }
 
     /// Becomes readable when there is work.
@@ -547,6 +574,9 @@ impl Lane {
             station: self.role.as_ref().map_or((DEFAULT_POOL, 0), |role| (role.pool, role.index)),
             ceiling: self.role.as_ref().map_or(Priority::MAX, |role| role.ceiling),
             in_slices: self.role.as_ref().is_some_and(|role| role.is_lane && !role.is_top),
+            marks: core.config().rt.network.is_some()
+                && self.role.as_ref().is_some_and(|role| !role.is_lane)
+                && self.marks(&*stream),
         };
         self.mark(core, &*stream);
         let make = |slot, generation| {
@@ -576,17 +606,19 @@ impl Lane {
 
     /// Gives the packets of a connection the code point of the lane's priority.
     fn mark(&self, core: &Core, stream: &dyn Stream) {
-        let Some((role, network)) = self.role.as_ref().zip(core.config().rt.network.as_ref()) else { return };
-        if let Some(dscp) = network.to_dscp(role.priority)
-            && let Err(error) = stream.set_dscp(dscp)
+        if let Some(role) = &self.role
+            && self.marks(stream)
         {
-            // The connection is as good as without: what it carries arrives all the same.
-            core.events().report(&OrbEvent::CodePointRefused {
-                peer: stream.peer().clone(),
-                dscp,
-                error: error.to_string(),
-            });
+            core.mark(stream, role.priority);
         }
+    }
+
+    /// Whether packets of a connection carry the code point of a priority, as far as the policies say.
+    #[cold]
+    pub(crate) fn marks(&self, stream: &dyn Stream) -> bool {
+        let is_tcp = matches!(stream.peer(), Peer::Ip(_));
+        let off = |protocol: &Protocol| matches!(protocol, Protocol::Tcp(tcp) if !tcp.enable_network_priority);
+        is_tcp && !self.protocols.lock().iter().any(off)
     }
 
     /// Gives a connection to the shared threads.

@@ -81,6 +81,11 @@ fn request(
     let mut propagated = Propagated::default();
     if !request.contexts.is_empty() {
         propagated = note_contexts(connection, &request)?;
+        if connection.origin.marks
+            && let Some(priority) = propagated.priority
+        {
+            connection.mark(core, priority);
+        }
     }
     let _request = Serving::begin(connection);
     let waited = station::take_waited();

@@ -417,7 +417,7 @@ mod tests {
             (0, 0),
             Bounds { output: 0, waiting: 1 },
             Arc::clone(budget),
-            Origin { number: 0, station: (0, 0), ceiling: Priority::MIN, in_slices: false },
+            Origin { number: 0, station: (0, 0), ceiling: Priority::MIN, in_slices: false, marks: false },
         ))
     }
 

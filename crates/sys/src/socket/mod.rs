@@ -14,9 +14,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub use address::{Address, local_address, peer_address};
 pub use options::{
-    Credentials, KeepAlive, Options, nodelay, peer_credentials, receive_buffer_size, send_buffer_size, set_dscp,
-    set_keepalive, set_nodelay, set_receive_buffer_size, set_receive_timeout, set_send_buffer_size, set_send_timeout,
-    take_error, unread,
+    Credentials, KeepAlive, Options, dont_route, dscp, nodelay, peer_credentials, probing, receive_buffer_size,
+    send_buffer_size, set_dont_route, set_dscp, set_keepalive, set_nodelay, set_probing, set_receive_buffer_size,
+    set_receive_timeout, set_send_buffer_size, set_send_timeout, take_error, unread,
 };
 pub use transfer::{Wait, peek, recv, send, send_vectored};
 

@@ -21,6 +21,8 @@ pub struct Options {
     pub send_buffer: Option<usize>,
     /// Kernel's receive buffer in octets (it doubles the number for its own overhead).
     pub receive_buffer: Option<usize>,
+    /// Only hosts that are reached without a gateway.
+    pub dont_route: bool,
     /// Differentiated services code point, 0 to 63 (RFC 2474), of outgoing packets.
     pub dscp: Option<u8>,
     /// Listeners: take the port although old connections of it linger. True by default.
@@ -38,6 +40,7 @@ impl Default for Options {
             keepalive: None,
             send_buffer: None,
             receive_buffer: None,
+            dont_route: false,
             dscp: None,
             reuse_address: true,
             reuse_port: false,
@@ -59,6 +62,9 @@ impl Options {
         };
         if self.nodelay {
             set_nodelay(fd, true)?;
+        }
+        if self.dont_route {
+            set_dont_route(fd, true)?;
         }
         if let Some(keepalive) = self.keepalive {
             set_keepalive(fd, Some(keepalive))?;
@@ -120,6 +126,38 @@ pub fn nodelay(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY)? != 0)
 }
 
+/// TCP: probes idle connections at the system's times, or stops to.
+///
+/// # Errors
+/// None on a socket.
+pub fn set_probing(fd: BorrowedFd<'_>, probing: bool) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, probing.into())
+}
+
+/// Whether idle connections are probed.
+///
+/// # Errors
+/// None on a socket.
+pub fn probing(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE)? != 0)
+}
+
+/// Whether packets go only to hosts that are reached without a gateway.
+///
+/// # Errors
+/// None on a socket.
+pub fn set_dont_route(fd: BorrowedFd<'_>, dont_route: bool) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_DONTROUTE, dont_route.into())
+}
+
+/// Whether packets go only to hosts that are reached without a gateway.
+///
+/// # Errors
+/// None on a socket.
+pub fn dont_route(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(int(fd, libc::SOL_SOCKET, libc::SO_DONTROUTE)? != 0)
+}
+
 /// TCP: probes idle connections, or stops to.
 ///
 /// # Errors
@@ -145,6 +183,19 @@ pub fn set_dscp(fd: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
         Address::Inet(address) => set_inet_dscp(fd, &address, dscp),
         Address::Unix(_) | Address::Abstract(_) | Address::Unnamed => Ok(()),
     }
+}
+
+/// The differentiated services code point of packets sent from now on; 0 on a Unix socket.
+///
+/// # Errors
+/// None on a socket.
+pub fn dscp(fd: BorrowedFd<'_>) -> io::Result<u8> {
+    let class = match super::local_address(fd)? {
+        Address::Inet(SocketAddr::V4(_)) => int(fd, libc::IPPROTO_IP, libc::IP_TOS)?,
+        Address::Inet(SocketAddr::V6(_)) => int(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS)?,
+        Address::Unix(_) | Address::Abstract(_) | Address::Unnamed => 0,
+    };
+    Ok(((class >> 2) & 63) as u8)
 }
 
 fn set_inet_dscp(fd: BorrowedFd<'_>, address: &SocketAddr, dscp: u8) -> io::Result<()> {

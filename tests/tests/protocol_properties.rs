@@ -1,0 +1,263 @@
+//! What ServerProtocol and ClientProtocol policies, and network priorities, do to the sockets of both sides: read back from the kernel.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use corelane::poa::{PoaError, PoaPolicies};
+use corelane::rt::{
+    DscpTable, LaneConfig, LanesConfig, PriorityModel, Protocol, RtClientPolicies, RtConfig, RtPolicies,
+    SchedulingClass, TcpProperties, ThreadpoolConfig, UnixProperties,
+};
+use corelane::{Endpoint, ObjectRef, Orb, SystemExceptionKind as Kind};
+use corelane_net::{Listener, Properties, Stream, Tcp, Transport, Transports, Unix};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::socket;
+use corelane_tests::real_time::{RawClient, Reporter, ask};
+
+/// A transport that keeps a descriptor of every connection that it makes or accepts.
+#[derive(Clone, Debug)]
+struct Spy {
+    inner: Arc<dyn Transport>,
+    seen: Arc<Mutex<Vec<OwnedFd>>>,
+}
+
+impl Spy {
+    fn note(&self, stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
+        self.seen.lock().push(stream.readiness().expect("a descriptor").try_clone_to_owned()?);
+        Ok(stream)
+    }
+}
+
+impl Transport for Spy {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn serves(&self, endpoint: &Endpoint) -> bool {
+        self.inner.serves(endpoint)
+    }
+
+    fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
+        self.note(self.inner.connect(endpoint, deadline)?)
+    }
+
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        properties: &Properties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        self.note(self.inner.connect_with(endpoint, properties, deadline)?)
+    }
+
+    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+        Ok(Box::new(SpyListener { inner: self.inner.listen(endpoint)?, spy: self.clone() }))
+    }
+}
+
+#[derive(Debug)]
+struct SpyListener {
+    inner: Box<dyn Listener>,
+    spy: Spy,
+}
+
+impl Listener for SpyListener {
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        self.spy.note(self.inner.accept()?)
+    }
+
+    fn set_properties(&self, properties: &Properties) -> io::Result<()> {
+        self.inner.set_properties(properties)
+    }
+
+    fn readiness(&self) -> BorrowedFd<'_> {
+        self.inner.readiness()
+    }
+
+    fn local(&self) -> &Endpoint {
+        self.inner.local()
+    }
+}
+
+/// An ORB, and the descriptors of its connections.
+fn watched(listen: &[String]) -> (Orb, Arc<Mutex<Vec<OwnedFd>>>) {
+    let seen = Arc::new(Mutex::new("descriptors", Scope::Orb, Vec::new()));
+    let spy = |inner: Arc<dyn Transport>| Arc::new(Spy { inner, seen: Arc::clone(&seen) }) as Arc<dyn Transport>;
+    let table = DscpTable::new([(0, 8), (100, 26), (200, 46)]).unwrap();
+    let config = RtConfig { scheduling: SchedulingClass::Fair, network: Some(Arc::new(table)), ..RtConfig::default() };
+    let mut builder =
+        Orb::builder().real_time(config).transports(Transports::new(vec![spy(Arc::new(Tcp)), spy(Arc::new(Unix))]));
+    for address in listen {
+        builder = builder.listen(address);
+    }
+    let orb = builder.build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    (orb, seen)
+}
+
+fn object(orb: &Orb, name: &str, policies: &RtPolicies) -> ObjectRef {
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa(name, Some(root.manager()), PoaPolicies::default(), policies).unwrap();
+    poa.activate(&Reporter::new(orb).servant()).unwrap()
+}
+
+/// Send and receive buffer as they were asked for, keep-alive, don't-route, no-delay.
+fn tcp_of(fd: &OwnedFd) -> (usize, usize, bool, bool, bool) {
+    let fd = fd.as_fd();
+    let sizes = (socket::send_buffer_size(fd).unwrap() / 2, socket::receive_buffer_size(fd).unwrap() / 2);
+    let bools = (socket::probing(fd).unwrap(), socket::dont_route(fd).unwrap(), socket::nodelay(fd).unwrap());
+    (sizes.0, sizes.1, bools.0, bools.1, bools.2)
+}
+
+const SERVERS: TcpProperties = TcpProperties {
+    send_buffer_size: 20_000,
+    recv_buffer_size: 30_000,
+    keep_alive: true,
+    dont_route: true,
+    no_delay: false,
+    enable_network_priority: true,
+};
+const CLIENTS: TcpProperties = TcpProperties {
+    send_buffer_size: 40_000,
+    recv_buffer_size: 50_000,
+    keep_alive: false,
+    dont_route: true,
+    no_delay: true,
+    enable_network_priority: true,
+};
+
+#[test]
+fn tcp_properties_of_each_side_are_those_of_its_sockets() {
+    let (server, accepted) = watched(&["tcp:127.0.0.1:0".into()]);
+    let pool = server.real_time().create_threadpool(&ThreadpoolConfig::default()).unwrap();
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ServerDeclared, 0)),
+        threadpool: Some(pool),
+        server_protocols: vec![Protocol::Tcp(SERVERS)],
+        ..RtPolicies::default()
+    };
+    let ior = object(&server, "own", &policies).to_string();
+    let (client, made) = watched(&[]);
+    let plain = client.string_to_object(&ior).unwrap().unwrap();
+    let asked = RtClientPolicies { client_protocols: vec![Protocol::Tcp(CLIENTS)], ..RtClientPolicies::default() };
+    let own = plain.with_rt_policies(&asked).unwrap();
+    assert!(ask(&own).is_ok() && ask(&plain).is_ok());
+    let (made, accepted) = (made.lock(), accepted.lock());
+    // References that want different sockets do not share them.
+    assert_eq!((made.len(), accepted.len()), (2, 2));
+    assert_eq!(tcp_of(&made[0]), (40_000, 50_000, false, true, true));
+    let by_default = tcp_of(&made[1]);
+    assert_eq!((by_default.2, by_default.3, by_default.4), (false, false, true));
+    for fd in &*accepted {
+        assert_eq!(tcp_of(fd), (20_000, 30_000, true, true, false));
+    }
+    assert_eq!(socket::dscp(accepted[0].as_fd()).unwrap(), 8);
+}
+
+#[test]
+fn a_reference_says_what_its_clients_sockets_are_like_unless_they_say_so_themselves() {
+    let (server, _) = watched(&["tcp:127.0.0.1:0".into()]);
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ServerDeclared, 0)),
+        client_protocols: vec![Protocol::Tcp(CLIENTS)],
+        ..RtPolicies::default()
+    };
+    let ior = object(&server, "says", &policies).to_string();
+    let (client, made) = watched(&[]);
+    let plain = client.string_to_object(&ior).unwrap().unwrap();
+    assert!(ask(&plain).is_ok());
+    assert_eq!(tcp_of(&made.lock()[0]), (40_000, 50_000, false, true, true));
+    let asked = RtClientPolicies { client_protocols: vec![Protocol::Tcp(SERVERS)], ..RtClientPolicies::default() };
+    let both = ask(&plain.with_rt_policies(&asked).unwrap()).unwrap_err();
+    assert_eq!((both.kind(), both.minor()), (Kind::InvPolicy, 0));
+}
+
+#[test]
+fn sizes_of_unix_sockets_are_those_asked_for() {
+    let path = std::env::temp_dir().join(format!("corelane-properties-{}", std::process::id()));
+    let (server, accepted) = watched(&[format!("unix:{}", path.display())]);
+    let sizes =
+        |send, receive| vec![Protocol::Unix(UnixProperties { send_buffer_size: send, recv_buffer_size: receive })];
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ServerDeclared, 0)),
+        server_protocols: sizes(20_000, 30_000),
+        client_protocols: sizes(40_000, 50_000),
+        ..RtPolicies::default()
+    };
+    let ior = object(&server, "unix", &policies).to_string();
+    let (client, made) = watched(&[]);
+    assert!(ask(&client.string_to_object(&ior).unwrap().unwrap()).is_ok());
+    let of = |fds: &Mutex<Vec<OwnedFd>>| {
+        let fds = fds.lock();
+        let fd = fds[0].as_fd();
+        (socket::send_buffer_size(fd).unwrap() / 2, socket::receive_buffer_size(fd).unwrap() / 2)
+    };
+    assert_eq!((of(&made), of(&accepted)), ((40_000, 50_000), (20_000, 30_000)));
+}
+
+#[test]
+fn poas_that_share_sockets_agree_on_their_properties() {
+    let (server, _) = watched(&["tcp:127.0.0.1:0".into()]);
+    let with = |tcp| RtPolicies { server_protocols: vec![Protocol::Tcp(tcp)], ..RtPolicies::default() };
+    let root = server.root_poa();
+    let create = |name, tcp| root.create_rt_poa(name, None, PoaPolicies::default(), &with(tcp)).map(drop);
+    assert_eq!(create("first", SERVERS), Ok(()));
+    assert_eq!(create("same", SERVERS), Ok(()));
+    assert_eq!(create("other", CLIENTS), Err(PoaError::InvalidPolicy(9)));
+    let negative = TcpProperties { recv_buffer_size: -1, ..SERVERS };
+    assert_eq!(create("negative", negative), Err(PoaError::InvalidPolicy(9)));
+}
+
+#[test]
+fn packets_of_both_sides_carry_the_code_point_of_their_priority() {
+    let (server, accepted) = watched(&["tcp:127.0.0.1:0".into()]);
+    let lane = |priority| LaneConfig { priority, ..LaneConfig::default() };
+    let config = LanesConfig { lanes: vec![lane(50), lane(150), lane(250)], ..LanesConfig::default() };
+    let pool = server.real_time().create_threadpool_with_lanes(&config).unwrap();
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, 50)),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let ior = object(&server, "lanes", &policies).to_string();
+    let (client, made) = watched(&[]);
+    let plain = client.string_to_object(&ior).unwrap().unwrap();
+    let bands = Some(vec![(0, 99), (100, 199), (200, 32767)]);
+    let of = |tcp| {
+        let client_protocols = vec![Protocol::Tcp(tcp)];
+        let asked = RtClientPolicies { priority_bands: bands.clone(), client_protocols, ..RtClientPolicies::default() };
+        plain.with_rt_policies(&asked).unwrap()
+    };
+    let marked = of(TcpProperties::default());
+    let unmarked = of(TcpProperties { enable_network_priority: false, ..TcpProperties::default() });
+    for object in [&marked, &unmarked] {
+        for priority in [50, 150, 250] {
+            client.real_time().current().unwrap().set_priority(priority).unwrap();
+            assert_eq!(ask(object).unwrap().priority, priority);
+        }
+    }
+    let dscp = |fds: &Mutex<Vec<OwnedFd>>| -> Vec<u8> {
+        fds.lock().iter().map(|fd| socket::dscp(fd.as_fd()).unwrap()).collect()
+    };
+    assert_eq!(dscp(&made), [8, 26, 46, 0, 0, 0]);
+    assert_eq!(dscp(&accepted), [8, 26, 46, 8, 26, 46]);
+}
+
+#[test]
+fn in_a_pool_without_lanes_replies_carry_the_code_point_of_their_request() {
+    let (server, accepted) = watched(&["tcp:127.0.0.1:0".into()]);
+    let pool = server.real_time().create_threadpool(&ThreadpoolConfig::default()).unwrap();
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, 0)),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let object = object(&server, "unlaned", &policies);
+    let mut peer = RawClient::to(&object);
+    for (priority, dscp) in [(None, 8), (Some(250), 46), (Some(120), 26), (None, 26), (Some(0), 8)] {
+        let _ = peer.who(priority).who();
+        assert_eq!(socket::dscp(accepted.lock()[0].as_fd()).unwrap(), dscp, "{priority:?}");
+    }
+}
