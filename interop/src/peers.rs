@@ -111,6 +111,15 @@ impl Peers {
         command
     }
 
+    /// The command of a peer's program for values.idl, without what it is to do.
+    pub fn values(&self, orb: Orb) -> Command {
+        match orb {
+            Orb::OmniOrb => self.omniorb("values", Variant::GIOP_1_2, 2, 0),
+            Orb::JacOrb => self.jacorb("peer.ValuePeer", Variant::GIOP_1_2, 2, 0),
+            Orb::Corelane => unreachable!("the tests are Corelane's side"),
+        }
+    }
+
     fn corelane(&self, program: &str, variant: Variant, minor: u8, port: u16) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.args(["--listen", &format!("tcp:127.0.0.1:{port}"), "--giop", &format!("1.{minor}")]);

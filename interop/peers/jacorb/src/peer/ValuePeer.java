@@ -1,0 +1,508 @@
+package peer;
+
+import InteropValues.Base;
+import InteropValues.BaseHolder;
+import InteropValues.Choice;
+import InteropValues.Described;
+import InteropValues.DescribedHolder;
+import InteropValues.Extended;
+import InteropValues.Folder;
+import InteropValues.FolderHelper;
+import InteropValues.FolderHolder;
+import InteropValues.Heavier;
+import InteropValues.MoneyHolder;
+import InteropValues.Node;
+import InteropValues.NodeHelper;
+import InteropValues.NodeHolder;
+import InteropValues.NodeSeqHolder;
+import InteropValues.Note;
+import InteropValues.Stamp;
+import InteropValues.StampHolder;
+import InteropValues.Thing;
+import InteropValues.ThingHelper;
+import InteropValues.ThingPOA;
+import InteropValues.TitleHolder;
+import InteropValues.ValueSuite;
+import InteropValues.ValueSuiteHelper;
+import InteropValues.ValueSuitePOA;
+import InteropValues.WidestHolder;
+import InteropValues.WordsHolder;
+
+import java.math.BigDecimal;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+
+import org.omg.CORBA.Any;
+import org.omg.CORBA.AnyHolder;
+import org.omg.CORBA.DataInputStream;
+import org.omg.CORBA.DataOutputStream;
+import org.omg.CORBA.ORB;
+import org.omg.CORBA.portable.StreamableValue;
+import org.omg.CORBA.portable.ValueFactory;
+import org.omg.PortableServer.POA;
+
+/**
+ * ValuePeer --ior FILE: serves InteropValues::ValueSuite until its shutdown operation, at most 240 s.
+ *
+ * <p>ValuePeer --call REFERENCE: calls it, prints {@code ok NAME} or {@code FAIL NAME ...} for each check and {@code N passed, M failed} at
+ * last.
+ */
+public final class ValuePeer {
+    private static final Random RANDOM = new Random(20);
+    private static int passed;
+    private static int failed;
+
+    private ValuePeer() {}
+
+    // ---- values ----
+
+    /** A node. */
+    public static final class NodeImpl extends Node {}
+
+    /** A base. */
+    public static final class BaseImpl extends Base {}
+
+    /** What is truncated to a base where it is not known. */
+    public static final class ExtendedImpl extends Extended {}
+
+    /** What adds to a base. */
+    public static final class HeavierImpl extends Heavier {}
+
+    /** Written by its own code. */
+    public static final class StampImpl extends Stamp {
+        @Override
+        public void marshal(DataOutputStream out) {
+            out.write_long(number);
+            out.write_string(text);
+            out.write_short((short) data.length);
+            out.write_octet_array(data, 0, data.length);
+            out.write_Value(origin);
+        }
+
+        @Override
+        public void unmarshal(DataInputStream in) {
+            number = in.read_long();
+            text = in.read_string();
+            data = new byte[in.read_short()];
+            in.read_octet_array(new org.omg.CORBA.OctetSeqHolder(data), 0, data.length);
+            origin = (Node) in.read_Value();
+        }
+    }
+
+    /** What describes itself by its text. */
+    public static final class NoteImpl extends Note {
+        @Override
+        public String describe() {
+            return text;
+        }
+    }
+
+    private static void register(ORB orb, String name, Supplier<StreamableValue> made) {
+        ValueFactory factory = stream -> stream.read_value(made.get());
+        ((org.omg.CORBA_2_3.ORB) orb).register_value_factory("IDL:corelane/InteropValues/" + name + ":1.0", factory);
+    }
+
+    /** What a graph looks like from one of its nodes. */
+    private static String form(Node start) {
+        List<Node> met = new ArrayList<>();
+        Map<Node, Integer> numbers = new IdentityHashMap<>();
+        number(start, met, numbers);
+        StringBuilder text = new StringBuilder();
+        for (int at = 0; at < met.size(); at++) {
+            Node node = met.get(at);
+            String left = number(node.left, met, numbers);
+            String right = number(node.right, met, numbers);
+            text.append(node.id).append(':').append(node.label).append('(').append(left).append(',').append(right).append(')');
+        }
+        return text.toString();
+    }
+
+    private static String number(Node node, List<Node> met, Map<Node, Integer> numbers) {
+        if (node == null) {
+            return "-";
+        }
+        Integer known = numbers.get(node);
+        if (known == null) {
+            known = met.size();
+            numbers.put(node, known);
+            met.add(node);
+        }
+        return known.toString();
+    }
+
+    private static String form(Base base) {
+        if (base == null) {
+            return "-";
+        }
+        String text = base.tag + " " + base.number + " " + base.name;
+        if (base instanceof Extended) {
+            Extended extended = (Extended) base;
+            text += " extended " + extended.extra + " " + extended.last + " " + form(extended.graph);
+        } else if (base instanceof Heavier) {
+            text += " heavier " + ((Heavier) base).weight;
+        }
+        return text;
+    }
+
+    private static void walk(Node node, StringBuilder text, Map<Node, Integer> met) {
+        if (node == null || met.put(node, 0) != null) {
+            return;
+        }
+        text.append(node.id).append(' ');
+        walk(node.left, text, met);
+        walk(node.right, text, met);
+    }
+
+    private static String walked(Node start) {
+        StringBuilder text = new StringBuilder();
+        walk(start, text, new IdentityHashMap<>());
+        return text.toString();
+    }
+
+    // ---- servants ----
+
+    private static final class ThingServant extends ThingPOA {
+        @Override
+        public String describe() {
+            return "thing";
+        }
+    }
+
+    private static final class SuiteServant extends ValueSuitePOA {
+        private final Thing thing;
+        private final CountDownLatch stop;
+
+        SuiteServant(Thing thing, CountDownLatch stop) {
+            this.thing = thing;
+            this.stop = stop;
+        }
+
+        @Override
+        public BigDecimal echo_money(BigDecimal a, MoneyHolder b, MoneyHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public BigDecimal echo_widest(BigDecimal a, WidestHolder b, WidestHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public Node echo_node(Node a, NodeHolder b, NodeHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public Node[] echo_nodes(Node[] a, NodeSeqHolder b, NodeSeqHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public Base echo_base(Base a, BaseHolder b, BaseHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public String echo_title(String a, TitleHolder b, TitleHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public String[] echo_words(String[] a, WordsHolder b, WordsHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public Described echo_described(Described a, DescribedHolder b, DescribedHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public Folder echo_folder(Folder a, FolderHolder b, FolderHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public Stamp echo_stamp(Stamp a, StampHolder b, StampHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public Any echo_any(Any a, AnyHolder b, AnyHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public Any repack(Any any) {
+            Any made = _orb().create_any();
+            NodeHelper.insert(made, NodeHelper.extract(any));
+            return made;
+        }
+
+        @Override
+        public String walk(Node start) {
+            return walked(start);
+        }
+
+        @Override
+        public Thing server_thing() {
+            return thing;
+        }
+
+        @Override
+        public void shutdown() {
+            stop.countDown();
+        }
+    }
+
+    private static void serve(ORB orb, String file) throws Exception {
+        CountDownLatch stop = new CountDownLatch(1);
+        POA poa = Start.rootPoa(orb);
+        Thing thing = ThingHelper.narrow(poa.servant_to_reference(new ThingServant()));
+        String ior = orb.object_to_string(poa.servant_to_reference(new SuiteServant(thing, stop)));
+        Files.writeString(Path.of(file + ".part"), ior + "\n");
+        Files.move(Path.of(file + ".part"), Path.of(file), StandardCopyOption.ATOMIC_MOVE);
+        System.out.println("ready");
+        stop.await(240, TimeUnit.SECONDS);
+    }
+
+    // ---- client ----
+
+    private static Node graph() {
+        Node[] nodes = new Node[1 + RANDOM.nextInt(12)];
+        for (int at = 0; at < nodes.length; at++) {
+            nodes[at] = new NodeImpl();
+            nodes[at].id = RANDOM.nextInt();
+            nodes[at].label = "node " + at;
+        }
+        for (Node node : nodes) {
+            node.left = RANDOM.nextInt(4) > 0 ? nodes[RANDOM.nextInt(nodes.length)] : null;
+            node.right = RANDOM.nextInt(4) > 0 ? nodes[RANDOM.nextInt(nodes.length)] : null;
+        }
+        return nodes[0];
+    }
+
+    private static Base base(int kind) {
+        Base made;
+        if (kind == 2) {
+            Heavier heavier = new HeavierImpl();
+            heavier.weight = RANDOM.nextInt();
+            made = heavier;
+        } else if (kind == 1) {
+            Extended more = new ExtendedImpl();
+            more.extra = RANDOM.nextInt(1000) / 8.0;
+            more.graph = RANDOM.nextInt(5) > 0 ? graph() : null;
+            more.last = (short) RANDOM.nextInt();
+            made = more;
+        } else {
+            made = new BaseImpl();
+        }
+        made.tag = (byte) RANDOM.nextInt();
+        made.number = RANDOM.nextInt();
+        made.name = "n\u00e4\u20ac";
+        return made;
+    }
+
+    private static Folder folder(Node node) {
+        Choice choice = new Choice();
+        choice.leaf(node);
+        return new Folder(node, "folder", node, base(1), choice, new Node[] {node, null});
+    }
+
+    private static void check(String name, Callable<String> run) {
+        String trouble = "";
+        for (int round = 0; round < 20 && trouble.isEmpty(); round++) {
+            try {
+                trouble = run.call();
+            } catch (Exception exception) {
+                trouble = exception.toString();
+            }
+        }
+        System.out.println(trouble.isEmpty() ? "ok " + name : "FAIL " + name + " " + trouble.replace('\n', ' '));
+        if (trouble.isEmpty()) {
+            passed++;
+        } else {
+            failed++;
+        }
+    }
+
+    private static String differs(Object expected, Object found) {
+        return expected.equals(found) ? "" : "expected " + expected + ", found " + found;
+    }
+
+    private static int call(ORB orb, String reference) throws Exception {
+        Start.rootPoa(orb);
+        ValueSuite suite = ValueSuiteHelper.narrow(orb.string_to_object(Start.reference(reference)));
+        check("echo_money", () -> {
+            BigDecimal a = BigDecimal.valueOf(RANDOM.nextInt(), 5).setScale(4, java.math.RoundingMode.DOWN);
+            MoneyHolder inout = new MoneyHolder(new BigDecimal("-0.0001"));
+            MoneyHolder out = new MoneyHolder();
+            BigDecimal result = suite.echo_money(a, inout, out);
+            return differs(a, result) + differs(a, inout.value) + differs(new BigDecimal("-0.0001"), out.value);
+        });
+        check("echo_widest", () -> {
+            BigDecimal a = new BigDecimal("-123456789012345678901.0123456789");
+            WidestHolder inout = new WidestHolder(new BigDecimal("999999999999999999999.9999999999"));
+            WidestHolder out = new WidestHolder();
+            return differs(a, suite.echo_widest(a, inout, out)) + differs(a, inout.value);
+        });
+        check("echo_node", () -> {
+            Node a = graph();
+            Node b = RANDOM.nextInt(5) > 0 ? graph() : null;
+            NodeHolder inout = new NodeHolder(b);
+            NodeHolder out = new NodeHolder();
+            Node result = suite.echo_node(a, inout, out);
+            if (result != inout.value) {
+                return "result and inout are not the same value";
+            }
+            return differs(form(a), form(result)) + differs(form(b), form(out.value));
+        });
+        check("echo_nodes", () -> {
+            Node shared = graph();
+            NodeSeqHolder inout = new NodeSeqHolder(new Node[0]);
+            NodeSeqHolder out = new NodeSeqHolder();
+            Node[] result = suite.echo_nodes(new Node[] {shared, shared, null, shared}, inout, out);
+            if (result.length != 4 || out.value.length != 0 || result[0] != result[3] || result[2] != null) {
+                return "another sequence";
+            }
+            return differs(form(shared), form(result[1]));
+        });
+        check("echo_base", () -> {
+            Base a = base(RANDOM.nextInt(3));
+            Base b = base(RANDOM.nextInt(3));
+            BaseHolder inout = new BaseHolder(b);
+            BaseHolder out = new BaseHolder();
+            Base result = suite.echo_base(a, inout, out);
+            return differs(form(a), form(result)) + differs(form(b), form(out.value));
+        });
+        check("echo_title", () -> {
+            TitleHolder inout = new TitleHolder(null);
+            TitleHolder out = new TitleHolder();
+            return differs("a title", suite.echo_title("a title", inout, out)) + (out.value == null ? "" : "not null");
+        });
+        check("echo_words", () -> {
+            WordsHolder inout = new WordsHolder(new String[0]);
+            WordsHolder out = new WordsHolder();
+            String[] words = {"one", "two"};
+            String[] result = suite.echo_words(words, inout, out);
+            return differs(Arrays.asList(words), Arrays.asList(result)) + differs(0, out.value.length);
+        });
+        check("echo_described", () -> {
+            Note note = new NoteImpl();
+            note.text = "a note";
+            DescribedHolder inout = new DescribedHolder(note);
+            DescribedHolder out = new DescribedHolder();
+            Described result = suite.echo_described(suite.server_thing(), inout, out);
+            return differs("thing", result.describe()) + differs("a note", out.value.describe());
+        });
+        check("echo_folder", () -> {
+            Node node = graph();
+            Folder folder = folder(node);
+            FolderHolder inout = new FolderHolder(folder);
+            FolderHolder out = new FolderHolder();
+            Folder result = suite.echo_folder(folder, inout, out);
+            if (result.first != result.second || result.two[0] != result.first || result.chosen.leaf() != result.first) {
+                return "not shared";
+            }
+            return differs(form(node), form(out.value.second)) + differs(form(folder.item), form(result.item));
+        });
+        check("echo_stamp", () -> {
+            Stamp stamp = new StampImpl();
+            stamp.number = RANDOM.nextInt();
+            stamp.text = "stamp";
+            stamp.data = new byte[RANDOM.nextInt(300)];
+            stamp.origin = graph();
+            StampHolder inout = new StampHolder(null);
+            StampHolder out = new StampHolder();
+            Stamp result = suite.echo_stamp(stamp, inout, out);
+            return differs(stamp.number + stamp.text, result.number + result.text)
+                    + differs(Arrays.toString(stamp.data), Arrays.toString(result.data))
+                    + differs(form(stamp.origin), form(result.origin)) + (inout.value == result ? "" : "not shared")
+                    + (out.value == null ? "" : "not null");
+        });
+        check("echo_any", () -> {
+            Node node = graph();
+            Folder folder = folder(node);
+            Any a = orb.create_any();
+            FolderHelper.insert(a, folder);
+            Any inner = orb.create_any();
+            NodeHelper.insert(inner, node);
+            Any b = orb.create_any();
+            b.insert_any(inner);
+            AnyHolder inout = new AnyHolder(b);
+            AnyHolder out = new AnyHolder();
+            Folder result = FolderHelper.extract(suite.echo_any(a, inout, out));
+            return differs(form(node), form(result.second)) + differs(form(folder.item), form(result.item))
+                    + differs(form(node), form(NodeHelper.extract(out.value.extract_any())));
+        });
+        check("repack", () -> {
+            Node node = graph();
+            Any any = orb.create_any();
+            NodeHelper.insert(any, node);
+            return differs(form(node), form(NodeHelper.extract(suite.repack(any))));
+        });
+        check("walk", () -> {
+            Node node = graph();
+            return differs(walked(node), suite.walk(node));
+        });
+        System.out.println(passed + " passed, " + failed + " failed");
+        return failed == 0 ? 0 : 1;
+    }
+
+    /** The program. */
+    public static void main(String[] arguments) throws Exception {
+        System.setProperty("javax.rmi.CORBA.UtilClass", "peer.RmiIds");
+        Start start = new Start(arguments);
+        ORB orb = Start.orb();
+        register(orb, "Node", NodeImpl::new);
+        register(orb, "Base", BaseImpl::new);
+        register(orb, "Extended", ExtendedImpl::new);
+        register(orb, "Heavier", HeavierImpl::new);
+        register(orb, "Note", NoteImpl::new);
+        ((org.omg.CORBA_2_3.ORB) orb).register_value_factory(
+                "IDL:corelane/InteropValues/Stamp:1.0", stream -> stream.read_value(new StampImpl()));
+        int status = 0;
+        switch (start.next()) {
+            case "--ior": serve(orb, start.next()); break;
+            case "--call": status = call(orb, start.next()); break;
+            default:
+                System.err.println("usage: ValuePeer --ior FILE | --call REFERENCE");
+                status = 2;
+        }
+        orb.shutdown(true);
+        System.exit(status);
+    }
+}

@@ -1,0 +1,502 @@
+//! Values, fixed-point numbers and abstract interfaces with omniORB and JacORB, both ways: random graphs with sharing and circles,
+//! truncation, boxes, objects and values where only the sender knows which.
+
+use std::fs;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use corelane::mapping::{Decoder, Encoder};
+use corelane::{
+    Abstract, Any, AnyValueRef, CdrError, Decimal, Fixed, Implementation, Octets, Orb, ShutdownHandle, SystemException,
+    ValueGraph, ValueRef, mapping,
+};
+use corelane_interop::pair::Traffic;
+use corelane_interop::peers::Orb::{self as Peer, JacOrb, OmniOrb};
+use corelane_interop::peers::Peers;
+use corelane_interop::process::{self, Server};
+use corelane_interop::report::{Failed, Report};
+use corelane_interop::skips::Skips;
+use corelane_interop::suite::options::Characters;
+use corelane_interop::suite::values::{Random, Repertoire};
+
+corelane::include_idl!("values");
+
+use interop_values::*;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop").join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn peers() -> &'static Peers {
+    Peers::build(&folder("peers")).unwrap_or_else(|trouble| panic!("{trouble}"))
+}
+
+// ---- values --------------------------------------------------------------------------------------------------------
+
+/// What describes itself by its text.
+struct MyNote(String);
+
+impl Described for MyNote {
+    fn describe(&self) -> Result<String, SystemException> {
+        Ok(self.0.clone())
+    }
+}
+
+impl NoteOperations for MyNote {
+    fn state(&self) -> Note {
+        Note { text: self.0.clone() }
+    }
+}
+
+/// What has an area.
+struct MySquare(f64);
+
+impl Shape for MySquare {
+    fn area(&self) -> Result<f64, SystemException> {
+        Ok(self.0 * self.0)
+    }
+}
+
+impl SquareOperations for MySquare {
+    fn state(&self) -> Square {
+        Square { side: self.0 }
+    }
+}
+
+/// Written by its own code: not as it is declared.
+struct MyStamp(Stamp);
+
+impl StampOperations for MyStamp {
+    fn state(&self) -> Stamp {
+        self.0.clone()
+    }
+
+    fn marshal(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        e.write_i32(self.0.number);
+        e.write_str(&self.0.text)?;
+        e.write_i16(self.0.data.len() as i16);
+        e.write_raw(&self.0.data);
+        mapping::write_value(e, self.0.origin.as_ref())
+    }
+}
+
+fn stamp(d: &mut Decoder<'_>) -> Result<Implementation<Stamp>, CdrError> {
+    let (number, text) = (d.read_i32()?, d.read_string()?);
+    let count = d.read_i16()?;
+    let data = Octets::from(d.read_raw(count as usize)?.to_vec());
+    let origin = mapping::read_value(d)?;
+    Ok(MyStamp(Stamp { number, text, data, origin }).implementation())
+}
+
+fn register(orb: &Orb) {
+    orb.value_factories().register::<Node>();
+    orb.value_factories().register::<Extended>();
+    orb.value_factories().register::<Heavier>();
+    orb.value_factories().register_custom(stamp);
+    orb.value_factories().register_with(|square: Square| MySquare(square.side).implementation());
+    orb.value_factories().register_with(|note: Note| MyNote(note.text).implementation());
+}
+
+/// A graph whose nodes refer to any of them, or to none.
+fn graph(random: &mut Random) -> NodeRef {
+    let graph = ValueGraph::new();
+    let nodes: Vec<NodeRef> = (0..1 + random.below(12)).map(|_| graph.announce()).collect();
+    let mut next = || {
+        let some = random.below(4) > 0;
+        some.then(|| nodes[random.below(nodes.len() as u64) as usize].clone())
+    };
+    for (at, node) in nodes.iter().enumerate() {
+        let state = Node { id: at as i32 * 1_000_003, left: next(), right: next(), label: format!("node {at}") };
+        assert!(graph.define(node, state));
+    }
+    graph.close(nodes[0].clone())
+}
+
+/// What a graph looks like from one of its nodes.
+fn form(start: Option<&NodeRef>) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
+    let mut met: Vec<NodeRef> = start.cloned().into_iter().collect();
+    let mut form = Vec::new();
+    while form.len() < met.len() {
+        let state = met[form.len()].get();
+        let mut number = |next: &Option<NodeRef>| {
+            let next = next.as_ref()?;
+            Some(met.iter().position(|known| known == next).unwrap_or_else(|| {
+                met.push(next.clone());
+                met.len() - 1
+            }))
+        };
+        let (left, right) = (number(&state.left), number(&state.right));
+        form.push((state.id, state.label.clone(), left, right));
+    }
+    form
+}
+
+fn walk(start: Option<&NodeRef>, met: &mut Vec<NodeRef>) -> String {
+    let Some(node) = start.filter(|node| !met.contains(node)) else { return String::new() };
+    met.push(node.clone());
+    let state = node.get();
+    format!("{} ", state.id) + &walk(state.left.as_ref(), met) + &walk(state.right.as_ref(), met)
+}
+
+fn base(random: &mut Random) -> Base {
+    Base { tag: random.below(256) as u8, number: random.below(1 << 31) as i32, name: "nä€".to_owned() }
+}
+
+fn extended(random: &mut Random) -> Extended {
+    let graph = (random.below(5) > 0).then(|| graph(random));
+    Extended { base: base(random), extra: random.below(1000) as f64 / 8.0, graph, last: random.below(30_000) as i16 }
+}
+
+fn assert_extended(found: &BaseRef, expected: &Extended) {
+    let found = found.narrow::<Extended>().expect("an Extended").get();
+    assert_eq!((&found.base, found.extra, found.last), (&expected.base, expected.extra, expected.last));
+    assert_eq!(form(found.graph.as_ref()), form(expected.graph.as_ref()));
+}
+
+// ---- Corelane calls ------------------------------------------------------------------------------------------------
+
+/// How often each check runs, each time with other values.
+const ROUNDS: u64 = 20;
+
+fn calls(peer: Peer) {
+    let folder = folder(&format!("values-at-{}", peer.name()));
+    let server = Server::start(peers().values(peer), &folder).unwrap();
+    let reference = fs::read_to_string(server.reference()).unwrap();
+    let orb = Orb::new().unwrap();
+    register(&orb);
+    let suite: ValueSuiteRef = orb.reference(reference.trim()).unwrap();
+    let mut report = Report::default();
+    for (name, check) in CHECKS {
+        // JacORB is compiled without what its compiler does not know, omniORB without custom values.
+        let left_out: &[&str] = if peer == JacOrb { &["echo_shape", "echo_value"] } else { &["echo_stamp"] };
+        if left_out.contains(name) {
+            continue;
+        }
+        let rounds = || (0..ROUNDS).for_each(|round| check(&suite, &mut random(round)));
+        match panic::catch_unwind(AssertUnwindSafe(rounds)) {
+            Ok(()) => report.passed.push((*name).to_owned()),
+            Err(_) => report.failed.push(Failed { check: (*name).to_owned(), line: format!("FAIL {name}, as shown") }),
+        }
+    }
+    let skips = Skips::of(peer.name(), "corelane", Skips::VALUES).unwrap();
+    assert_eq!(skips.judge(&report, Traffic::Unwatched), [""; 0]);
+    suite.shutdown().unwrap();
+    server.ends_by_itself().unwrap();
+}
+
+fn random(round: u64) -> Random {
+    Random::new(round, Repertoire { characters: Characters::Ascii, plain_unions: false })
+}
+
+type Check = fn(&ValueSuiteRef, &mut Random);
+
+/// Named after the operations that they call.
+const CHECKS: &[(&str, Check)] = &[
+    ("echo_money(short)", |suite, random| money(suite, random, 1, 5)),
+    ("echo_money", |suite, random| money(suite, random, 100_000_000, 999_999_999)),
+    ("echo_widest", widest),
+    ("echo_node", nodes),
+    ("walk", walks),
+    ("echo_nodes", sequences),
+    ("echo_base", bases),
+    ("echo_base(truncated)", truncated),
+    ("echo_title", titles),
+    ("echo_words", words),
+    ("echo_described", described),
+    ("echo_folder", folders),
+    ("echo_shape", shapes),
+    ("echo_value", values),
+    ("echo_stamp", stamps),
+];
+
+fn money(suite: &ValueSuiteRef, random: &mut Random, least: u64, most: u64) {
+    let [a, b] = [(); 2].map(|()| {
+        let digits = i128::from(least + random.below(most - least));
+        Money::from_unscaled(if random.below(2) == 0 { digits } else { -digits }).unwrap()
+    });
+    assert_eq!(suite.echo_money(a, b).unwrap(), (a, a, b));
+}
+
+fn widest(suite: &ValueSuiteRef, random: &mut Random) {
+    let [a, b] = [(); 2].map(|()| {
+        let digits = 10i128.pow(30) + (i128::from(random.below(u64::MAX)) << 34);
+        Widest::from_unscaled(if random.below(2) == 0 { digits } else { -digits }).unwrap()
+    });
+    assert_eq!(suite.echo_widest(a, b).unwrap(), (a, a, b));
+    let most = Fixed::<31, 10>::truncate("999999999999999999999.9999999999".parse::<Decimal>().unwrap()).unwrap();
+    assert_eq!(suite.echo_widest(most, a).unwrap(), (most, most, a));
+}
+
+fn nodes(suite: &ValueSuiteRef, random: &mut Random) {
+    let (a, b) = (graph(random), (random.below(5) > 0).then(|| graph(random)));
+    let (result, inout, out) = suite.echo_node(Some(&a), b.as_ref()).unwrap();
+    assert_eq!((form(result.as_ref()), form(out.as_ref())), (form(Some(&a)), form(b.as_ref())));
+    assert_eq!(result, inout, "one value in two parameters");
+}
+
+fn walks(suite: &ValueSuiteRef, random: &mut Random) {
+    let a = graph(random);
+    assert_eq!(suite.walk(Some(&a)).unwrap(), walk(Some(&a), &mut Vec::new()));
+}
+
+fn sequences(suite: &ValueSuiteRef, random: &mut Random) {
+    let (a, b) = (graph(random), (random.below(5) > 0).then(|| graph(random)));
+    let list = [Some(a.clone()), b.clone(), None, Some(a.clone()), a.get().left.clone()];
+    let (result, _, out) = suite.echo_nodes(&list, &[]).unwrap();
+    assert!(result.len() == 5 && result[2].is_none() && out.is_empty());
+    assert_eq!(result[0], result[3]);
+    assert_eq!(result[0].as_ref().unwrap().get().left, result[4]);
+    assert_eq!(form(result[1].as_ref()), form(b.as_ref()));
+}
+
+fn bases(suite: &ValueSuiteRef, random: &mut Random) {
+    let (plain, more) = (base(random), extended(random));
+    let (result, _, out) =
+        suite.echo_base(Some(&ValueRef::new(plain.clone())), Some(&ValueRef::new(more.clone()).widen())).unwrap();
+    assert_eq!(*result.unwrap().get(), plain);
+    assert_extended(&out.unwrap(), &more);
+    let heavier = Heavier { base: plain.clone(), weight: random.below(1 << 31) as i32 };
+    let (result, ..) = suite.echo_base(Some(&ValueRef::new(heavier.clone()).widen()), None).unwrap();
+    assert_eq!(*result.unwrap().narrow::<Heavier>().unwrap().get(), heavier);
+    assert_eq!(suite.echo_base(None, None).unwrap(), (None, None, None));
+}
+
+/// The peer does not know the type, and makes what it knows of it.
+fn truncated(suite: &ValueSuiteRef, random: &mut Random) {
+    let (plain, more) = (base(random), extended(random));
+    let further = Further {
+        base: more.clone(),
+        more: Some(graph(random)),
+        list: vec![Some(graph(random)), None, more.graph.clone()],
+        tail: "tail".to_owned(),
+    };
+    let (result, inout, out) =
+        suite.echo_base(Some(&ValueRef::new(further).widen()), Some(&ValueRef::new(plain.clone()))).unwrap();
+    assert_extended(&result.unwrap(), &more);
+    assert_extended(&inout.unwrap(), &more);
+    assert_eq!(*out.unwrap().get(), plain);
+}
+
+fn titles(suite: &ValueSuiteRef, _: &mut Random) {
+    let title = ValueRef::new(Title("a title".to_owned()));
+    let (result, _, out) = suite.echo_title(Some(&title), None).unwrap();
+    assert_eq!((result.unwrap().get().0.as_str(), out), ("a title", None));
+}
+
+fn words(suite: &ValueSuiteRef, _: &mut Random) {
+    let words = ValueRef::new(Words(vec!["one".to_owned(), String::new()]));
+    let (result, _, out) = suite.echo_words(Some(&words), Some(&ValueRef::new(Words(Vec::new())))).unwrap();
+    assert_eq!((result.unwrap().get().0.len(), out.unwrap().get().0.len()), (2, 0));
+}
+
+fn described(suite: &ValueSuiteRef, _: &mut Random) {
+    let object: DescribedRef = Abstract::Object(suite.server_thing().unwrap().unwrap().into());
+    let value: DescribedRef = Abstract::Value(MyNote("a note".to_owned()).implementation().value().widen());
+    let (result, _, out) = suite.echo_described(Some(&object), Some(&value)).unwrap();
+    let Some(Abstract::Object(object)) = result else { panic!("not an object") };
+    assert_eq!(object.describe().unwrap(), "thing");
+    let Some(Abstract::Value(value)) = out else { panic!("not a value") };
+    assert_eq!(value.implementation::<dyn Described>().unwrap().describe().unwrap(), "a note");
+}
+
+/// A folder with a node in five places.
+fn folder_of(random: &mut Random, more: &Extended) -> Folder {
+    let node = graph(random);
+    let chosen = match random.below(3) {
+        0 => Choice::Leaf(Some(node.clone())),
+        1 => Choice::Heading(Some(ValueRef::new(Title("heading".to_owned())))),
+        _ => Choice::Number(1, 42),
+    };
+    Folder {
+        first: Some(node.clone()),
+        name: Some(ValueRef::new(Title("name".to_owned()))),
+        second: Some(node.clone()),
+        item: Some(ValueRef::new(more.clone()).widen()),
+        chosen,
+        two: [None, Some(node)],
+    }
+}
+
+fn assert_folder(found: &Folder, expected: &Folder, more: &Extended) {
+    assert_eq!((&found.first, &found.first), (&found.second, &found.two[1]), "one value in several places");
+    assert_eq!(form(found.second.as_ref()), form(expected.first.as_ref()));
+    assert_extended(found.item.as_ref().unwrap(), more);
+    match (&found.chosen, &expected.chosen) {
+        (Choice::Leaf(found), Choice::Leaf(expected)) => assert_eq!(form(found.as_ref()), form(expected.as_ref())),
+        (Choice::Heading(Some(found)), Choice::Heading(Some(expected))) => assert_eq!(found.get().0, expected.get().0),
+        (found, expected) => assert_eq!(found, expected),
+    }
+}
+
+fn folders(suite: &ValueSuiteRef, random: &mut Random) {
+    let more = extended(random);
+    let folder = folder_of(random, &more);
+    let (result, inout, out) = suite.echo_folder(&folder, &folder).unwrap();
+    for found in [&result, &inout, &out] {
+        assert_folder(found, &folder, &more);
+    }
+}
+
+fn shapes(suite: &ValueSuiteRef, _: &mut Random) {
+    let shape: ShapeRef = MySquare(1.5).implementation().value().widen();
+    let (result, inout, out) = suite.echo_shape(Some(&shape), None).unwrap();
+    assert_eq!((&result, out), (&inout, None));
+    assert_eq!(result.unwrap().implementation::<dyn Shape>().unwrap().area().unwrap(), 2.25);
+}
+
+fn values(suite: &ValueSuiteRef, random: &mut Random) {
+    let (node, more) = (graph(random), extended(random));
+    let any: AnyValueRef = ValueRef::new(more.clone()).widen();
+    let (result, _, out) = suite.echo_value(Some(&node.widen()), Some(&any)).unwrap();
+    assert_eq!(form(result.unwrap().narrow().as_ref()), form(Some(&node)));
+    assert_extended(&out.unwrap().narrow().unwrap(), &more);
+}
+
+fn stamps(suite: &ValueSuiteRef, random: &mut Random) {
+    let state = Stamp { number: -5, text: "a stamp".to_owned(), data: random.octets(300), origin: Some(graph(random)) };
+    let stamp = MyStamp(state.clone()).implementation().value();
+    let (result, inout, out) = suite.echo_stamp(Some(&stamp), None).unwrap();
+    assert_eq!((&result, out), (&inout, None));
+    let result = result.unwrap();
+    let found = result.get();
+    assert_eq!((found.number, &found.text, &found.data), (-5, &state.text, &state.data));
+    assert_eq!(form(found.origin.as_ref()), form(state.origin.as_ref()));
+}
+
+// ---- Corelane serves -----------------------------------------------------------------------------------------------
+
+struct MyThing;
+
+impl Described for MyThing {
+    fn describe(&self) -> Result<String, SystemException> {
+        Ok("thing".to_owned())
+    }
+}
+
+impl Thing for MyThing {}
+
+struct Suite {
+    thing: ThingRef,
+    stop: ShutdownHandle,
+}
+
+type Answer<T> = Result<(T, T, T), SystemException>;
+
+fn back<T: Clone>(a: &T, b: &T) -> Answer<T> {
+    Ok((a.clone(), a.clone(), b.clone()))
+}
+
+fn handed<T: Clone>(a: Option<&T>, b: Option<&T>) -> Answer<Option<T>> {
+    back(&a.cloned(), &b.cloned())
+}
+
+impl ValueSuite for Suite {
+    fn echo_money(&self, a: Money, b: Money) -> Answer<Money> {
+        back(&a, &b)
+    }
+
+    fn echo_widest(&self, a: Widest, b: Widest) -> Answer<Widest> {
+        back(&a, &b)
+    }
+
+    fn echo_node(&self, a: Option<&NodeRef>, b: Option<&NodeRef>) -> Answer<Option<NodeRef>> {
+        handed(a, b)
+    }
+
+    fn echo_nodes(&self, a: &[Option<NodeRef>], b: &[Option<NodeRef>]) -> Answer<NodeSeq> {
+        back(&a.to_vec(), &b.to_vec())
+    }
+
+    fn echo_base(&self, a: Option<&BaseRef>, b: Option<&BaseRef>) -> Answer<Option<BaseRef>> {
+        handed(a, b)
+    }
+
+    fn echo_title(&self, a: Option<&TitleRef>, b: Option<&TitleRef>) -> Answer<Option<TitleRef>> {
+        handed(a, b)
+    }
+
+    fn echo_words(&self, a: Option<&WordsRef>, b: Option<&WordsRef>) -> Answer<Option<WordsRef>> {
+        handed(a, b)
+    }
+
+    fn echo_described(&self, a: Option<&DescribedRef>, b: Option<&DescribedRef>) -> Answer<Option<DescribedRef>> {
+        handed(a, b)
+    }
+
+    fn echo_folder(&self, a: &Folder, b: &Folder) -> Answer<Folder> {
+        back(a, b)
+    }
+
+    fn echo_shape(&self, a: Option<&ShapeRef>, b: Option<&ShapeRef>) -> Answer<Option<ShapeRef>> {
+        handed(a, b)
+    }
+
+    fn echo_stamp(&self, a: Option<&StampRef>, b: Option<&StampRef>) -> Answer<Option<StampRef>> {
+        handed(a, b)
+    }
+
+    fn echo_value(&self, a: Option<&AnyValueRef>, b: Option<&AnyValueRef>) -> Answer<Option<AnyValueRef>> {
+        handed(a, b)
+    }
+
+    fn echo_any(&self, a: &Any, b: &Any) -> Answer<Any> {
+        back(a, b)
+    }
+
+    fn repack(&self, node: &Any) -> Result<Any, SystemException> {
+        Ok(node.clone())
+    }
+
+    fn walk(&self, start: Option<&NodeRef>) -> Result<String, SystemException> {
+        Ok(walk(start, &mut Vec::new()))
+    }
+
+    fn server_thing(&self) -> Result<Option<ThingRef>, SystemException> {
+        Ok(Some(self.thing.clone()))
+    }
+
+    fn shutdown(&self) -> Result<(), SystemException> {
+        self.stop.shutdown();
+        Ok(())
+    }
+}
+
+fn serves(peer: Peer) {
+    let folder = folder(&format!("values-from-{}", peer.name()));
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    register(&orb);
+    let thing = corelane::Reference::from_object(orb.root_poa().activate(&Thing::servant(MyThing)).unwrap());
+    let suite = Suite { thing, stop: orb.shutdown_handle() };
+    let suite = orb.root_poa().activate(&suite.servant()).unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let mut client = peers().values(peer);
+    client.args(["--call", &suite.to_string()]);
+    let finished = process::run(client, "client", &folder, Duration::from_secs(120)).unwrap();
+    let report = Report::read(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
+    let skips = Skips::of("corelane", peer.name(), Skips::VALUES).unwrap();
+    assert_eq!(skips.judge(&report, Traffic::Unwatched), [""; 0]);
+    assert!(report.passed.len() >= 10, "{}", finished.output);
+}
+
+#[test]
+fn omniorb_serves_values() {
+    calls(OmniOrb);
+}
+
+#[test]
+fn jacorb_serves_values() {
+    calls(JacOrb);
+}
+
+#[test]
+fn omniorb_calls_with_values() {
+    serves(OmniOrb);
+}
+
+#[test]
+fn jacorb_calls_with_values() {
+    serves(JacOrb);
+}
