@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::orb::Architecture;
 use crate::orb::client::{Calls, object, target};
 use crate::orb::relay;
-use crate::orb::server::LOOPBACK;
+use crate::orb::server::{LOOPBACK, free_address};
 use crate::peer::{Kind, Peer, Threads};
 use crate::report::Report;
 use crate::server::{start_echo, start_floor};
@@ -152,14 +152,7 @@ impl Corelane {
     pub(crate) fn start(carrier: Carrier, options: &Options) -> Result<Vec<Self>, Failure> {
         let mut servers = Vec::new();
         for architecture in [Architecture::PerConnection, Architecture::LeaderFollowers(options.threads)] {
-            let address = match carrier {
-                Carrier::Tcp => LOOPBACK.to_owned(),
-                Carrier::Unix => {
-                    let name = format!("corelane-bench-{}-{}.sock", std::process::id(), servers.len());
-                    format!("unix:{}", std::env::temp_dir().join(name).display())
-                }
-            };
-            let (server, reference) = start_echo(architecture, &address, &options.placement)?;
+            let (server, reference) = start_echo(architecture, &free_address(carrier), &options.placement)?;
             servers.push(Corelane { architecture, server, reference });
         }
         Ok(servers)

@@ -17,6 +17,7 @@ use crate::idl;
 use crate::idle::Awake;
 use crate::mt;
 use crate::options::Options;
+use crate::os;
 use crate::page;
 use crate::plan;
 use crate::protocol;
@@ -56,6 +57,7 @@ JSON lines of one or more runs and compares them; `plan` carries out runs on thi
   --hello FILE          the hello example's server, for `footprint`; by default hello-server beside this program
   --minimal FILE        the same in its smallest form (cargo build --profile minimal); by default ../minimal/hello-server
   --peers DIR           where the peers' sources are: interop/peers of the repository
+  --preemption          `os` also switches the kernel's preemption mode, for the whole machine, while it measures
   --without-peers       leave the peers out; the report says so
   --strict              what is missing is a failure
 
@@ -69,6 +71,9 @@ pub const RAN: u8 = 0;
 pub const FAILED: u8 = 1;
 /// Exit status: the arguments make no sense.
 pub const WRONG_USAGE: u8 = 2;
+
+/// The one benchmark that decides itself whether the cores may sleep.
+const OS: &str = "os";
 
 type Run = fn(&Options, &mut Report<'_>, &mut Progress) -> Result<(), Failure>;
 
@@ -101,13 +106,28 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "mt",
-        about: "MT_Cubit: latency and jitter of a high-priority client beside 0 to 500 of lower priority",
+        about: "MT_Cubit: latency and jitter of a high-priority client beside 0 to 500, each of its own lower priority",
         run: mt::mt,
+    },
+    Benchmark {
+        name: "mt-equal",
+        about: "the same where all low-priority clients have the same priority",
+        run: mt::mt_equal,
+    },
+    Benchmark {
+        name: "saturation",
+        about: "a high-priority client beside low-priority ones that keep nine tenths of the core busy, by load and transport",
+        run: mt::saturation,
     },
     Benchmark {
         name: "inversion",
         about: "a high-priority client beside floods on the same server, by dispatch architecture",
         run: mt::inversion,
+    },
+    Benchmark {
+        name: OS,
+        about: "the same calls by scheduling class, cores, idle states, timer slack and kernel preemption",
+        run: os::os,
     },
     Benchmark {
         name: "architectures",
@@ -247,7 +267,7 @@ fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
 }
 
 fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
-    let awake = Awake::hold();
+    let mut awake = Awake::hold();
     let mut errors = std::io::stderr();
     // Who wants the JSON lines on the standard output wants nothing else there.
     let to_standard_output = options.json.as_deref() == Some(Path::new(STANDARD_OUTPUT));
@@ -263,6 +283,10 @@ fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) ->
     let began = Ending::begin();
     for (index, benchmark) in benchmarks.iter().enumerate() {
         progress.step(index + 1, benchmarks.len());
+        awake = match benchmark.name {
+            OS => None,
+            _ => awake.or_else(Awake::hold),
+        };
         let outcome = (benchmark.run)(options, &mut report, &mut progress);
         progress.clear();
         if let Err(failure) = outcome {

@@ -217,7 +217,7 @@ fn extent(options: &Options, rounds: u32) -> Extent {
 }
 
 /// So many rounds of computing take about so long here.
-fn rounds_for(time: Duration) -> u32 {
+pub(crate) fn rounds_for(time: Duration) -> u32 {
     const TRIED: u32 = 200_000;
     let least = (0..5).map(|_| {
         let began = clock::now();

@@ -262,6 +262,7 @@ fn scheduling(class: Option<Scheduling>) -> String {
         Some(Scheduling::Other) => "SCHED_OTHER".to_owned(),
         Some(Scheduling::Fifo(priority)) => format!("SCHED_FIFO {priority}"),
         Some(Scheduling::RoundRobin(priority)) => format!("SCHED_RR {priority}"),
+        Some(Scheduling::Idle) => "SCHED_IDLE".to_owned(),
         None => unknown(),
     }
 }

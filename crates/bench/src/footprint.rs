@@ -29,9 +29,11 @@ const IDLE: Duration = Duration::from_millis(300);
 
 const KIB: f64 = 1024.0;
 /// The hello example's server, stripped.
-const MOST_PROGRAM_KIB: f64 = 2.5 * 1024.0;
+const MOST_PROGRAM_KIB: f64 = 2.0 * 1024.0;
 /// The smallest form.
 const MOST_MINIMAL_KIB: f64 = 700.0;
+/// The smallest form linked statically, above a networking program without an ORB.
+const MOST_ABOVE_KIB: f64 = 450.0;
 /// The hello server, resident.
 const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
 
@@ -46,6 +48,10 @@ pub(crate) fn footprint(options: &Options, report: &mut Report<'_>, progress: &m
     match minimal(options) {
         Ok(found) => values.extend(found),
         Err(reason) => report.missing("footprint", "Corelane, minimal", &reason.to_string())?,
+    }
+    match linked_statically() {
+        Ok(found) => values.extend(found),
+        Err(reason) => report.missing("footprint", "Corelane, static", &reason.to_string())?,
     }
     progress.show("footprint: omniORB");
     match omniorb(options) {
@@ -68,7 +74,7 @@ fn hello(options: &Options) -> Result<Vec<Value>, Failure> {
     let build =
         "build the example with `cargo build --release -p corelane-example-hello`, or name its server with --hello";
     let label = label("Corelane", "hello example's server");
-    let mut values = of_program(&label, &program, MOST_PROGRAM_KIB, build)?;
+    let mut values = of_program(&label, &program, Some(MOST_PROGRAM_KIB), build)?;
     let server = Idle::start(&program)?;
     let [idle, private] = resident(server.child.id());
     values.push(value(&label, "resident, idle", idle, Some(MOST_RESIDENT_KIB)));
@@ -95,14 +101,43 @@ fn minimal(options: &Options) -> Result<Vec<Value>, Failure> {
         Some(program) => program.clone(),
         None => beside("../minimal/hello-server"),
     };
-    let build = "build it with `cargo build --profile minimal -p corelane-example-hello`, or name it with --minimal";
+    let build = "build it with `cargo build --profile minimal -p corelane-example-hello --no-default-features`, or name \
+                 it with --minimal";
     let label = label("Corelane", "hello example's server, minimal");
-    let mut values = of_program(&label, &program, MOST_MINIMAL_KIB, build)?;
+    let mut values = of_program(&label, &program, Some(MOST_MINIMAL_KIB), build)?;
+    values.extend(above_bare(&label, &program, None)?);
     let server = Idle::start(&program)?;
     let [idle, private] = resident(server.child.id());
     values.push(value(&label, "resident, idle", idle, None));
     values.push(value(&label, "of it private", private, None));
     Ok(values)
+}
+
+/// The smallest form with everything in it, the C library included, above a program of the same kind that has no ORB.
+fn linked_statically() -> Result<Vec<Value>, Failure> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let program = beside(&format!("../{target}/minimal/hello-server"));
+    let build = format!(
+        "build it with `RUSTFLAGS='-C target-feature=+crt-static' cargo build --profile minimal --target {target} -p \
+         corelane-example-hello --no-default-features`"
+    );
+    let label = label("Corelane", "hello example's server, minimal, static");
+    let mut values = of_program(&label, &program, None, &build)?;
+    values.extend(above_bare(&label, &program, Some(MOST_ABOVE_KIB))?);
+    Ok(values)
+}
+
+/// `hello-bare` stands beside the server: it accepts, reads and writes, and has no ORB.
+fn above_bare(label: &Label, server: &Path, bound: Option<f64>) -> Result<Vec<Value>, Failure> {
+    let bare = server.with_file_name("hello-bare");
+    if !bare.is_file() {
+        return Ok(Vec::new());
+    }
+    let (with, without) = (stripped_size(server)? as f64 / KIB, stripped_size(&bare)? as f64 / KIB);
+    Ok(vec![
+        value(label, "networking program without an ORB", without, None),
+        value(label, "above that", with - without, bound),
+    ])
 }
 
 /// What stands beside our own program.
@@ -111,11 +146,11 @@ fn beside(name: &str) -> PathBuf {
     own.and_then(|own| Some(own.parent()?.join(name))).unwrap_or_else(|| PathBuf::from(name))
 }
 
-fn of_program(label: &Label, program: &Path, most: f64, build: &str) -> Result<Vec<Value>, Failure> {
+fn of_program(label: &Label, program: &Path, most: Option<f64>, build: &str) -> Result<Vec<Value>, Failure> {
     if !program.is_file() {
         return Err(Failure::new(format!("there is no `{}`: {build}", program.display())));
     }
-    Ok(vec![value(label, "program, stripped", stripped_size(program)? as f64 / KIB, Some(most))])
+    Ok(vec![value(label, "program, stripped", stripped_size(program)? as f64 / KIB, most)])
 }
 
 /// Code and constants of the hello server by crate, where it has its symbols.

@@ -1,7 +1,18 @@
-//! Keeping the cores awake: while /dev/cpu_dma_latency is held open at 0, no core enters an idle state that takes time to leave.
+//! Keeping the cores awake.
+//!
+//! While /dev/cpu_dma_latency is held open at 0, no core enters an idle state that takes time to leave ([`Awake`]). In a virtual machine that is not
+//! enough: an idle core is given back to the hypervisor, and takes it 20 us and more to come back. Benchmarks whose clients rest between calls
+//! therefore keep the cores [busy](Busy).
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling};
+
+use crate::Failure;
+use crate::placement::{Cores, Placement};
 
 /// Holds the cores out of idle states until it is dropped.
 #[derive(Debug)]
@@ -16,5 +27,61 @@ impl Awake {
         // The device takes microseconds as a native 32-bit integer.
         device.write_all(&0i32.to_ne_bytes()).ok()?;
         Some(Awake { _device: device })
+    }
+}
+
+/// A thread of the class SCHED_IDLE on each core that is used: it runs only while nothing else wants the core, and leaves it at once. Ends
+/// with this.
+pub(crate) struct Busy {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Busy {
+    pub(crate) fn start(placement: &Placement) -> Result<Self, Failure> {
+        let cores = match placement.cores {
+            Cores::One(core) => vec![core],
+            Cores::Two(client, server) => vec![client, server],
+            Cores::Any => thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default(),
+        };
+        let mut busy = Busy { stop: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
+        for core in cores {
+            let stop = busy.stop.clone();
+            let name = format!("bench/awake{core}");
+            let builder = Builder::new().name(name).affinity(CpuSet::one(core)).scheduling(Scheduling::Idle);
+            let thread = builder.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let failed = |error| Failure::new(format!("core {core} cannot be kept awake: {error}"));
+            busy.threads.push(thread.map_err(failed)?);
+        }
+        Ok(busy)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // It has nothing that can panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_kept_busy_for_a_while() {
+        let core = thread::affinity(None).unwrap().iter().last().unwrap();
+        let busy = Busy::start(&Placement { cores: Cores::One(core), scheduling: None }).unwrap();
+        assert_eq!(busy.threads.len(), 1);
+        let stop = busy.stop.clone();
+        drop(busy);
+        assert_eq!(Arc::strong_count(&stop), 1);
     }
 }

@@ -26,6 +26,7 @@ mod mt;
 pub mod operation;
 pub mod options;
 mod orb;
+mod os;
 mod page;
 pub mod peer;
 pub mod placement;

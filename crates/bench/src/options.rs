@@ -46,6 +46,8 @@ pub struct Options {
     pub minimal: Option<PathBuf>,
     /// Leaves the peers out, which the report then says.
     pub without_peers: bool,
+    /// `os` switches the kernel's preemption, for the whole machine, while it measures.
+    pub preemption: bool,
     /// Takes what is missing for a failure.
     pub strict: bool,
     /// Prints help instead.
@@ -99,6 +101,7 @@ impl Options {
             hello: None,
             minimal: None,
             without_peers: false,
+            preemption: false,
             strict: false,
             help: false,
         };
@@ -135,6 +138,7 @@ impl Options {
                 "--op" => options.operations.push(Operation::from_name(&value.text()?.to_string_lossy())?),
                 "--transport" => options.carriers.push(value.carrier()?),
                 "--without-peers" => options.without_peers = true,
+                "--preemption" => options.preemption = true,
                 "--strict" => options.strict = true,
                 "-h" | "--help" => options.help = true,
                 _ if name.starts_with('-') => return Err(Failure::new(format!("there is no option `{name}`"))),

@@ -38,9 +38,9 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
     match *words {
         ["floor", carrier, waiting] => run_server(carrier_of(carrier)?, waiting_of(waiting)?),
         ["echo", architecture, address] => server::echo(Architecture::from_word(architecture)?, address),
-        ["laned", priorities] => {
+        ["laned", priorities, address] => {
             let all: Result<Vec<u8>, _> = priorities.split(',').map(str::parse).collect();
-            server::laned(&all.map_err(|_| Failure::new(format!("`{priorities}` are no priorities")))?)
+            server::laned(&all.map_err(|_| Failure::new(format!("`{priorities}` are no priorities")))?, address)
         }
         ["probed", architecture] => probed::serve(Architecture::from_word(architecture)?),
         ["many", count, keys, architecture] => {
@@ -75,9 +75,10 @@ pub(crate) fn start_echo(
 
 /// Starts a Corelane server with an object for each of these native priorities, in a lane of its own; it lists their references when it is asked
 /// anything.
-pub(crate) fn start_laned(priorities: &[u8], placement: &Placement) -> Result<Service, Failure> {
+pub(crate) fn start_laned(priorities: &[u8], carrier: Carrier, placement: &Placement) -> Result<Service, Failure> {
     let list: Vec<String> = priorities.iter().map(u8::to_string).collect();
-    Ok(start("Corelane's server with lanes", &["laned", &list.join(",")], placement)?.0)
+    let words = ["laned", &list.join(","), &server::free_address(carrier)];
+    Ok(start("Corelane's server with lanes", &words, placement)?.0)
 }
 
 /// Starts a Corelane server whose probes can be switched; answers its reference.

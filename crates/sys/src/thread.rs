@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::io;
 use std::sync::mpsc;
 use std::thread as std_thread;
+use std::time::Duration;
 
 use crate::call;
 
@@ -99,6 +100,8 @@ pub enum Scheduling {
     Fifo(u8),
     /// The same with a time slice among equals (`SCHED_RR`).
     RoundRobin(u8),
+    /// Only while nothing else wants the core (`SCHED_IDLE`).
+    Idle,
 }
 
 impl Scheduling {
@@ -109,7 +112,7 @@ impl Scheduling {
     #[must_use]
     pub const fn priority(self) -> u8 {
         match self {
-            Self::Other => 0,
+            Self::Other | Self::Idle => 0,
             Self::Fifo(priority) | Self::RoundRobin(priority) => priority,
         }
     }
@@ -118,6 +121,7 @@ impl Scheduling {
     fn raw(self) -> (libc::c_int, libc::sched_param) {
         let (policy, priority) = match self {
             Self::Other => (libc::SCHED_OTHER, 0),
+            Self::Idle => (libc::SCHED_IDLE, 0),
             Self::Fifo(priority) => (libc::SCHED_FIFO, priority),
             Self::RoundRobin(priority) => (libc::SCHED_RR, priority),
         };
@@ -348,6 +352,18 @@ fn ask_priority() -> u8 {
     priority
 }
 
+/// By how much the kernel may delay the calling thread's timers to let several expire at once; 50 us by default. It matters in the ordinary
+/// class only. Threads and programs that the thread starts inherit it.
+///
+/// # Errors
+/// The kernel refuses; none is known.
+pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
+    // 0 would stand for the slack with which the thread began.
+    let nanoseconds = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);
+    // SAFETY: PR_SET_TIMERSLACK takes one integer and touches no memory of ours.
+    call::once(|| unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds) }).map(|_| ())
+}
+
 /// The scheduling class of a thread (`None`: the calling one). Classes this crate does not set are
 /// reported as [`Scheduling::Other`].
 ///
@@ -365,6 +381,7 @@ pub fn scheduling(thread: Option<Tid>) -> io::Result<Scheduling> {
     Ok(match policy & !libc::SCHED_RESET_ON_FORK {
         libc::SCHED_FIFO => Scheduling::Fifo(priority),
         libc::SCHED_RR => Scheduling::RoundRobin(priority),
+        libc::SCHED_IDLE => Scheduling::Idle,
         _ => Scheduling::Other,
     })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const KIB: u64 = 1024;
 /// The program without symbols.
-const MOST_PROGRAM: u64 = 2560 * KIB;
+const MOST_PROGRAM: u64 = 2048 * KIB;
 /// Resident, serving and idle.
 const MOST_RESIDENT: u64 = 5120 * KIB;
 

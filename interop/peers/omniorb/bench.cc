@@ -31,7 +31,7 @@ long long nanoseconds(Clock::duration time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
 }
 
-class Target : public POA_Cubit::Target {
+class Target : public POA_Cubit::CountedTarget {
  public:
   void echo_nothing() override {}
   CORBA::Octet echo_octet(CORBA::Octet v) override { return v; }
@@ -43,6 +43,16 @@ class Target : public POA_Cubit::Target {
   Cubit::Octets* echo_octets(const Cubit::Octets& v) override { return new Cubit::Octets(v); }
   char* echo_string(const char* v) override { return CORBA::string_dup(v); }
   void take_octet(CORBA::Octet) override {}
+  Cubit::Tally counted() override { throw CORBA::NO_IMPLEMENT(); }
+  CORBA::ULong work(CORBA::ULong rounds) override {
+    // The same computation as that of Corelane's servant.
+    CORBA::ULong value = 1;
+    for (CORBA::ULong round = 0; round < rounds; ++round) {
+      value *= 0x9e3779b1u;
+      value = (value << 5 | value >> 27) ^ round;
+    }
+    return value;
+  }
 };
 
 int serve(CORBA::ORB_ptr orb) {

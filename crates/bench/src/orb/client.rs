@@ -98,6 +98,18 @@ impl Member for Caller {
     }
 }
 
+/// Calls that let the servant compute for so many rounds.
+pub(crate) struct Worker {
+    pub(crate) target: CountedTargetRef,
+    pub(crate) rounds: u32,
+}
+
+impl Member for Worker {
+    fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
+        timed(count, into, || Ok(self.target.work(self.rounds).map(|_| ())?)).map(|_: Duration| ())
+    }
+}
+
 /// Calls of `echo_octet` on many objects in turn.
 pub(crate) struct Rounds {
     pub(crate) targets: Vec<CountedTargetRef>,

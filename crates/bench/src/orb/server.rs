@@ -9,6 +9,7 @@
 use std::fmt::Write;
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corelane::poa::{IdAssignment, KeyHints, Lifespan, ObjectId, PoaPolicies};
 use corelane::rt::{Direct, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtPolicies};
@@ -18,6 +19,7 @@ use super::generated::cubit::CountedTarget;
 use super::servant::Echo;
 use super::{Architecture, limits, wide};
 use crate::Failure;
+use crate::floor::Carrier;
 use crate::service::serve_lines;
 
 /// Serves one object with all operations of idl/cubit.idl at `address`.
@@ -34,6 +36,19 @@ pub(crate) fn operations(width: usize) -> Result<(), Failure> {
 
 /// Where benchmarks listen for TCP.
 pub(crate) const LOOPBACK: &str = "tcp:127.0.0.1:0";
+
+/// The same by carrier: of Unix sockets a path that no other server has.
+pub(crate) fn free_address(carrier: Carrier) -> String {
+    static USED: AtomicUsize = AtomicUsize::new(0);
+    match carrier {
+        Carrier::Tcp => LOOPBACK.to_owned(),
+        Carrier::Unix => {
+            let number = USED.fetch_add(1, Ordering::Relaxed);
+            let name = format!("corelane-bench-{}-{number}.sock", std::process::id());
+            format!("unix:{}", std::env::temp_dir().join(name).display())
+        }
+    }
+}
 
 fn one(architecture: Architecture, address: &str, servant: Servant) -> Result<(), Failure> {
     let orb = start(architecture, address)?;
@@ -126,14 +141,17 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Resu
 }
 
 /// Serves an object for each of these native priorities, each in the lane of its priority: threads of a priority of their own at a port of their own
-/// (Real-time CORBA's model SERVER_DECLARED).
-pub(crate) fn laned(priorities: &[u8]) -> Result<(), Failure> {
+/// (Real-time CORBA's model SERVER_DECLARED), or, where `address` is that of a Unix socket, at a socket beside it.
+pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
     let rt = RtConfig { mapping: Arc::new(Direct(NativeRange::FIXED)), ..RtConfig::default() };
-    let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
+    let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
     let mut lanes = priorities.to_vec();
     lanes.sort_unstable();
     lanes.dedup();
-    let lanes = lanes.iter().map(|&priority| LaneConfig { priority: priority.into(), ..LaneConfig::default() });
+    let lanes = lanes.iter().map(|&priority| {
+        let listen = address.starts_with("unix:").then(|| format!("{address}-{priority}"));
+        LaneConfig { priority: priority.into(), listen: listen.into_iter().collect(), ..LaneConfig::default() }
+    });
     let config = LanesConfig { lanes: lanes.collect(), ..LanesConfig::default() };
     let pool = orb.real_time().create_threadpool_with_lanes(&config).map_err(failed)?;
     let highest = priorities.iter().copied().max().unwrap_or(1);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Width of every figure in units of its own.
-const WIDTH: f64 = 860.0;
+const WIDTH: f64 = 980.0;
 
 /// A bar: its length is the value, a thin line leads on to `spread`.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ fn trimmed(text: &str) -> String {
 
 /// Horizontal bars from 0.
 pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
-    const NAMES: f64 = 290.0;
+    const NAMES: f64 = 400.0;
     const ROW: f64 = 22.0;
     let most = bars.iter().filter(|bar| bar.value.is_finite()).map(|bar| bar.value).fold(0.0, f64::max);
     if most <= 0.0 {
@@ -94,7 +94,7 @@ pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
             "<text class=\"name\" x=\"{NAMES}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
              <rect class=\"f{}\" x=\"{left}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"14\" rx=\"2\"><title>{}: {} {}</title></rect>",
             y + 11.0,
-            escaped(&shortened(&bar.name, 46)),
+            escaped(&shortened(&bar.name, 64)),
             bar.colour % COLOURS,
             (x - left).max(1.0),
             escaped(&bar.name),

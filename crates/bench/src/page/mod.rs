@@ -75,6 +75,22 @@ const CHAPTERS: &[Chapter] = &[
         clients at lower priorities call at 10 Hz each. Ideally the high-priority client does not notice.",
     },
     Chapter {
+        bench: "mt-equal",
+        title: "Latency and jitter, low priorities all equal",
+        about: "The same where all low-priority clients have one priority, as in paper 4.",
+    },
+    Chapter {
+        bench: "saturation",
+        title: "A saturated core",
+        about: "The high-priority client beside one of low priority that keeps nine tenths of the core busy, with servants that compute and \
+        with large arguments.",
+    },
+    Chapter {
+        bench: "os",
+        title: "The operating system",
+        about: "The same ORB and calls as the system runs them differently: scheduling class, cores, idle states, timers, preemption.",
+    },
+    Chapter {
         bench: "inversion",
         title: "Priority inversion",
         about: "The same high-priority client beside floods on the same server, \
@@ -109,6 +125,7 @@ const CHAPTERS: &[Chapter] = &[
         about: "System calls, locks, hand-offs and allocations of one call.",
     },
     Chapter { bench: "scale", title: "Scale", about: "Connections, threads and message sizes." },
+    Chapter { bench: "idl-front-end", title: "The IDL compiler", about: "How long it takes to read IDL." },
     Chapter { bench: "footprint", title: "Footprint", about: "Sizes of programs and of what they keep in memory." },
 ];
 

@@ -11,7 +11,11 @@ type Of<'r, T> = (usize, &'r Run, &'r T);
 
 /// Everything that the runs have of a benchmark.
 pub(crate) fn of_bench(runs: &[Run], bench: &str) -> String {
-    let several = runs.len() > 1;
+    let has = |run: &&Run| {
+        let names = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
+        names.into_iter().any(|names| names.bench == bench)
+    };
+    let several = runs.iter().filter(has).count() > 1;
     let mut text = across_groups(runs, bench, several);
     for group in groups(runs, bench) {
         let results: Vec<Of<'_, ResultLine>> = numbered(runs, |run| &run.results)

@@ -59,7 +59,7 @@ pub(crate) fn missing(runs: &[Run]) -> String {
         return text;
     }
     format!(
-        "<h3 class=\"warn\">Not measured</h3>\n<div class=\"scroll\"><table><tr><th>run</th><th class=\"left\">benchmark</th><th \
+        "<h3 class=\"warn\">Not measured, or not on a quiet machine</h3>\n<div class=\"scroll\"><table><tr><th>run</th><th class=\"left\">benchmark</th><th \
          class=\"left\">peer</th><th class=\"left\">reason</th></tr>\n{text}</table></div>\n"
     )
 }

@@ -85,7 +85,7 @@ impl RtConfig {
     pub(crate) fn corba(&self, native: Scheduling) -> Option<Priority> {
         match native {
             Scheduling::Fifo(native) | Scheduling::RoundRobin(native) => self.mapping.to_corba(native.into()),
-            Scheduling::Other => None,
+            Scheduling::Other | Scheduling::Idle => None,
         }
     }
 }

@@ -1,0 +1,176 @@
+//! The benchmark `saturation`: a high-priority client beside a client of low fixed priority that keeps nine tenths of the core busy, with
+//! servants that compute for 20 ms, or with sequences of 1 MiB.
+
+use std::time::Duration;
+
+use corelane_sys::thread::Scheduling;
+
+use super::game::{Game, Other, Pace, Seen};
+use super::served::{Served, fixed, laned, omniorb};
+use super::{REPETITIONS, TOP};
+use crate::Failure;
+use crate::cpu::rounds_for;
+use crate::floor::Carrier;
+use crate::harness::{Compare, Figure, Label, Progress};
+use crate::idle::Busy;
+use crate::operation::Operation;
+use crate::options::{Depth, Options};
+use crate::placement::Cores;
+use crate::report::{Report, Value};
+
+/// The low-priority clients' priority.
+const LOW: u8 = 10;
+
+/// The high-priority client's time between calls: five times as often as in MT_Cubit, so that the 99th percentile rests on more calls.
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// How long a servant computes.
+const WORK: Duration = Duration::from_millis(20);
+
+/// What the low-priority clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    None,
+    Work,
+    Bulk,
+}
+
+impl Load {
+    const ALL: [Load; 3] = [Load::None, Load::Work, Load::Bulk];
+
+    fn name(self) -> &'static str {
+        match self {
+            Load::None => "without load",
+            Load::Work => "servants of 20 ms",
+            Load::Bulk => "sequences of 1 MiB",
+        }
+    }
+
+    /// The design's bounds of mean and 99th percentile, as ratios to those without load.
+    fn bounds(self, carrier: Carrier) -> [Option<f64>; 2] {
+        match (self, carrier) {
+            (Load::None, _) => [None, None],
+            (Load::Work, _) => [None, Some(1.5)],
+            (Load::Bulk, Carrier::Tcp) => [Some(1.8), Some(2.5)],
+            (Load::Bulk, Carrier::Unix) => [Some(1.3), Some(1.3)],
+        }
+    }
+}
+
+pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    if !fixed() {
+        let reason = "fixed priorities are not permitted here, so there is no high priority";
+        return report.missing("saturation", "Corelane", reason);
+    }
+    let calls = match options.depth {
+        Depth::Quick => 100,
+        Depth::Usual => 400,
+        Depth::Full => 4000,
+    };
+    // One client saturates the core of both sides, or the server's.
+    let loads = if options.placement.cores == Cores::Any { 2 } else { 1 };
+    let priorities: Vec<u8> = std::iter::once(TOP).chain(std::iter::repeat_n(LOW, loads)).collect();
+    let rounds = rounds_for(WORK);
+    for carrier in [Carrier::Tcp, Carrier::Unix] {
+        let mut served = vec![laned(&priorities, carrier, options)?];
+        match omniorb(loads + 1, carrier, options) {
+            Ok(server) => served.push(server),
+            Err(reason) => report.missing("saturation", "omniORB", &reason.to_string())?,
+        }
+        let mut all: Vec<[Seen; 3]> = served.iter().map(|_| Default::default()).collect();
+        let busy = Busy::start(&options.placement)?;
+        for repetition in 0..REPETITIONS {
+            for (at, load) in Load::ALL.into_iter().enumerate() {
+                for (one, seen) in served.iter().zip(&mut all) {
+                    progress.show(&format!(
+                        "saturation: {}, {} {} ({} of {REPETITIONS})",
+                        load.name(),
+                        one.peer,
+                        one.transport,
+                        repetition + 1
+                    ));
+                    once(one, load, loads, rounds, calls, options, &mut seen[at])?;
+                }
+            }
+        }
+        drop(busy);
+        progress.clear();
+        let figures: Vec<Figure> = served.iter().zip(&all).flat_map(|(one, seen)| figures(one, seen)).collect();
+        let title = format!(
+            "saturation over {}: SCHED_FIFO {TOP} at 100 Hz beside SCHED_FIFO {LOW} that leaves 10 % of the core, idle states held off",
+            carrier.name()
+        );
+        report.figures(&title, Compare::Median, &figures)?;
+        let values: Vec<Value> = served.iter().zip(&all).flat_map(|(one, seen)| ratios(one, seen, carrier)).collect();
+        report.values(&format!("saturation over {}: against the same client without load", carrier.name()), &values)?;
+    }
+    Ok(())
+}
+
+fn once(
+    one: &Served,
+    load: Load,
+    loads: usize,
+    rounds: u32,
+    calls: usize,
+    options: &Options,
+    seen: &mut Seen,
+) -> Result<(), Failure> {
+    let mut others = Vec::new();
+    for number in 1..=loads {
+        let member = match load {
+            Load::None => continue,
+            Load::Work => one.worker(number, rounds)?,
+            Load::Bulk => one.member(number, Operation::Octets(1 << 20))?,
+        };
+        others.push(Other { member, scheduling: Scheduling::Fifo(LOW), pace: Pace::NineTenths });
+    }
+    let game = Game {
+        high: one.member(0, Operation::Octet)?,
+        scheduling: Scheduling::Fifo(TOP),
+        period: PERIOD,
+        calls,
+        placement: options.placement,
+        server: one.pid(),
+    };
+    game.play(others, seen)
+}
+
+fn label(one: &Served, load: Load) -> Label {
+    Label {
+        bench: "saturation",
+        peer: one.peer,
+        transport: one.transport,
+        op: "octet".to_owned(),
+        config: format!("{}, {}", one.config, load.name()),
+        along: None,
+    }
+}
+
+fn figures(one: &Served, seen: &[Seen; 3]) -> Vec<Figure> {
+    let alone = label(one, Load::None);
+    let figures = Load::ALL.into_iter().zip(seen).filter_map(|(load, own)| {
+        let against = [(&alone, &seen[0].high)];
+        own.high.figure(label(one, load), own.cost, if load == Load::None { &[] } else { &against })
+    });
+    figures.collect()
+}
+
+fn ratios(one: &Served, seen: &[Seen; 3], carrier: Carrier) -> Vec<Value> {
+    let Some(alone) = seen[0].high.summary() else { return Vec::new() };
+    let mut values = Vec::new();
+    for (load, own) in Load::ALL.into_iter().zip(seen).skip(1) {
+        let Some(summary) = own.high.summary() else { continue };
+        let [mean, p99] = if one.peer == "Corelane" { load.bounds(carrier) } else { [None, None] };
+        for (what, value, bound) in [
+            ("mean", summary.mean_us / alone.mean_us, mean),
+            ("median", summary.p50_us / alone.p50_us, None),
+            ("p99", summary.p99_us / alone.p99_us, p99),
+        ] {
+            values.push(Value { label: label(one, load), what: what.to_owned(), value, unit: "x", bound });
+        }
+        let what = "given by the hypervisor to others".to_owned();
+        values.push(Value { label: label(one, load), what, value: own.cost.steal_ms, unit: "ms", bound: None });
+    }
+    values
+}

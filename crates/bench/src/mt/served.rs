@@ -1,0 +1,145 @@
+//! What is called by clients of several priorities: a server, and how to make a client of it.
+
+use std::time::Duration;
+
+use corelane::Orb;
+use corelane_sys::thread::{Builder, Scheduling};
+
+use super::TOP;
+use crate::Failure;
+use crate::crowd::Member;
+use crate::floor::{Carrier, FloorClient, Sizes, Waiting, address_of};
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::client::{Caller, Worker, target};
+use crate::orb::server::{Keys, LOOPBACK};
+use crate::orb::{Architecture, client_orb};
+use crate::peer::{Kind, Peer, Threads};
+use crate::placement::Placement;
+use crate::sample::Samples;
+use crate::server::{start_echo, start_floor, start_laned, start_pool};
+use crate::service::Service;
+
+/// How long a server may take to list references.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server that runs. Ends with this.
+pub(super) struct Served {
+    pub(super) peer: &'static str,
+    pub(super) transport: &'static str,
+    pub(super) config: String,
+    server: Service,
+    made: Made,
+}
+
+enum Made {
+    /// One reference for each client, or one for all.
+    Orb(Orb, Vec<String>),
+    /// The address of a floor server, and the sizes of messages.
+    Floor(String, Sizes),
+}
+
+impl Served {
+    pub(super) fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
+    /// A client of the object with that number.
+    pub(super) fn member(&self, number: usize, operation: Operation) -> Result<Box<dyn Member>, Failure> {
+        match &self.made {
+            Made::Floor(address, sizes) => Ok(Box::new(FloorClient::connect(&address_of(address)?, *sizes)?)),
+            Made::Orb(orb, references) => {
+                let text = &references[number % references.len()];
+                Ok(Box::new(Caller { target: target(orb, text)?, operation }))
+            }
+        }
+    }
+
+    /// A client that lets the object with that number compute. Bare sockets have none.
+    pub(super) fn worker(&self, number: usize, rounds: u32) -> Result<Box<dyn Member>, Failure> {
+        match &self.made {
+            Made::Floor(..) => Err(Failure::new("bare sockets have no servants")),
+            Made::Orb(orb, references) => {
+                let text = &references[number % references.len()];
+                Ok(Box::new(Worker { target: target(orb, text)?, rounds }))
+            }
+        }
+    }
+}
+
+impl Member for Box<dyn Member> {
+    fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
+        (**self).calls(count, into)
+    }
+}
+
+/// Whether fixed priorities are permitted here.
+pub(super) fn fixed() -> bool {
+    Builder::new().scheduling(Scheduling::Fifo(TOP)).spawn(|| ()).is_ok()
+}
+
+/// Threads of a server without lanes have the top priority, so that nobody's request waits for the server to get a processor.
+fn at_the_top(options: &Options) -> Placement {
+    Placement { scheduling: fixed().then_some(Scheduling::Fifo(TOP)), ..options.placement }
+}
+
+/// Bare sockets, a blocking thread for each client.
+pub(super) fn floor(operation: Operation, options: &Options) -> Result<Served, Failure> {
+    let (server, address) = start_floor(Carrier::Tcp, Waiting::Blocking, &at_the_top(options))?;
+    let made = Made::Floor(address, operation.sizes(options.key));
+    Ok(Served { peer: "floor", transport: "tcp", config: "blocking".to_owned(), server, made })
+}
+
+/// A Corelane server without lanes, with so many objects.
+pub(super) fn pool(architecture: Architecture, objects: usize, options: &Options) -> Result<Served, Failure> {
+    let mut server = start_pool(objects, Keys::Transient, architecture, &at_the_top(options))?;
+    let references = listed(&mut server, &format!("same {objects}"))?;
+    corelane(architecture.config(), Carrier::Tcp, server, references, objects)
+}
+
+/// The same with one object.
+pub(super) fn single(architecture: Architecture, options: &Options) -> Result<Served, Failure> {
+    let (server, reference) = start_echo(architecture, LOOPBACK, &at_the_top(options))?;
+    corelane(architecture.config(), Carrier::Tcp, server, vec![reference], 0)
+}
+
+/// A Corelane server whose objects have the priorities of their clients, the first the high-priority client's: Real-time CORBA's SERVER_DECLARED,
+/// with a lane for each priority.
+pub(super) fn laned(priorities: &[u8], carrier: Carrier, options: &Options) -> Result<Served, Failure> {
+    // Lanes have priorities of their own; the rest of the server is of the ordinary class.
+    let placement = Placement { scheduling: None, ..options.placement };
+    let mut server = start_laned(priorities, carrier, &placement)?;
+    let references = listed(&mut server, "references")?;
+    corelane("a lane for each priority".to_owned(), carrier, server, references, priorities.len())
+}
+
+/// omniORB's server with its thread for each connection, called by Corelane's clients.
+pub(super) fn omniorb(clients: usize, carrier: Carrier, options: &Options) -> Result<Served, Failure> {
+    if options.without_peers {
+        return Err(Failure::new("left out by --without-peers"));
+    }
+    let peer = Peer::build(Kind::OmniOrb, &options.peers)?;
+    let (server, reference) = peer.serve(carrier, Threads::Usual, &at_the_top(options))?;
+    Ok(Served {
+        peer: "omniORB",
+        transport: carrier.name(),
+        config: "thread per connection".to_owned(),
+        server,
+        made: Made::Orb(client_orb(clients)?, vec![reference]),
+    })
+}
+
+fn corelane(
+    config: String,
+    carrier: Carrier,
+    server: Service,
+    references: Vec<String>,
+    clients: usize,
+) -> Result<Served, Failure> {
+    let made = Made::Orb(client_orb(clients)?, references);
+    Ok(Served { peer: "Corelane", transport: carrier.name(), config, server, made })
+}
+
+fn listed(server: &mut Service, ask: &str) -> Result<Vec<String>, Failure> {
+    Ok(server.ask(ask, PATIENCE)?.split(' ').map(str::to_owned).collect())
+}

@@ -1,0 +1,407 @@
+//! The benchmark `os`: the papers' question the other way round. The ORB stays the same, what changes is how the system runs it: scheduling class and
+//! cores, idle states, timer slack, and, where that is asked for, the kernel's preemption.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use corelane_sys::clock;
+use corelane_sys::thread::{self, Scheduling};
+
+use crate::Failure;
+use crate::call::message_sizes;
+use crate::floor::{Carrier, Exchange, FloorClient, Waiting, address_of};
+use crate::harness::{Compare, Extent, Group, Label, Progress, Subject, Variant, measure};
+use crate::idle::{Awake, Busy};
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::client::{Calls, target};
+use crate::orb::server::LOOPBACK;
+use crate::orb::{Architecture, client_orb};
+use crate::placement::{Cores, Placement, Side};
+use crate::report::Report;
+use crate::sample::Samples;
+use crate::server::{start_echo, start_floor};
+use crate::service::Service;
+
+/// Fixed priority of both sides, where they have one.
+const PRIORITY: u8 = 10;
+
+/// Between two calls of a client that lets the core rest.
+const REST: Duration = Duration::from_millis(5);
+
+/// How long a thread sleeps whose waking is timed.
+const NAP: Duration = Duration::from_millis(1);
+
+/// What the kernel allows itself unless it is told otherwise.
+const USUAL_SLACK: Duration = Duration::from_micros(50);
+
+/// Where the kernel tells its preemption modes, the current one in parentheses, and takes another.
+const PREEMPTION: &str = "/sys/kernel/debug/sched/preempt";
+
+pub(crate) fn os(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    classes(options, report, progress)?;
+    idle_states(options, report, progress)?;
+    slack(options, report, progress)?;
+    if options.preemption {
+        preemption(Path::new(PREEMPTION), options, report, progress)
+    } else {
+        report.text(
+            "\nos: the kernel's preemption stays as it is; --preemption switches it for the whole machine meanwhile\n",
+        )
+    }
+}
+
+/// A floor server and one of ours in one setting.
+struct Pair {
+    floor: (Service, String),
+    corelane: (Service, String),
+}
+
+impl Pair {
+    fn start(placement: &Placement) -> Result<Self, Failure> {
+        Ok(Pair {
+            floor: start_floor(Carrier::Tcp, Waiting::Blocking, placement)?,
+            corelane: start_echo(Architecture::PerConnection, LOOPBACK, placement)?,
+        })
+    }
+}
+
+/// Anything that can be called.
+type Called = Box<dyn Subject + Send>;
+
+/// The variants of a group: floor and ours by turns.
+struct Settings<'o> {
+    options: &'o Options,
+    orb: corelane::Orb,
+    variants: Vec<Variant>,
+    /// Servers live as long as they are called.
+    pairs: Vec<Pair>,
+}
+
+impl<'o> Settings<'o> {
+    fn new(options: &'o Options) -> Result<Self, Failure> {
+        Ok(Settings { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
+    }
+
+    /// The first is what later ones are compared with; ours also with the floor in the same setting.
+    /// `set` puts a subject into its setting.
+    fn add(&mut self, name: &str, placement: &Placement, set: impl Fn(Called) -> Called) -> Result<(), Failure> {
+        let pair = Pair::start(placement)?;
+        let sizes = message_sizes(&self.orb, Operation::Octet, self.options)?;
+        let client = FloorClient::connect(&address_of(&pair.floor.1)?, sizes)?;
+        let exchange = Exchange { client, server: Some(pair.floor.0.pid()) };
+        let target = target(&self.orb, &pair.corelane.1)?;
+        let calls = Calls { target, operation: Operation::Octet, server: pair.corelane.0.pid() };
+        let at = self.variants.len();
+        let (floors, ours) = if at == 0 { (vec![], vec![0]) } else { (vec![0], vec![1, at]) };
+        self.variants.push(Variant { label: label("floor", name), subject: set(Box::new(exchange)), against: floors });
+        self.variants.push(Variant { label: label("Corelane", name), subject: set(Box::new(calls)), against: ours });
+        self.pairs.push(pair);
+        Ok(())
+    }
+
+    fn measure(
+        self,
+        title: &str,
+        extent: &Extent,
+        report: &mut Report<'_>,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        let mut group = Group { title: title.to_owned(), compare: Compare::Median, variants: self.variants };
+        // Each variant enters its own place.
+        let figures = measure(&mut group, extent, &Placement::default(), progress)?;
+        report.figures(&group.title, group.compare, &figures)
+    }
+}
+
+fn label(peer: &'static str, config: &str) -> Label {
+    Label { bench: "os", peer, transport: "tcp", op: "octet".to_owned(), config: config.to_owned(), along: None }
+}
+
+/// Class and cores.
+fn classes(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
+    let last = cores.last().copied().unwrap_or(0);
+    let mut places = vec![("one core", Cores::One(last))];
+    match cores.first() {
+        Some(&first) if first != last => places.push(("two cores", Cores::Two(first, last))),
+        _ => report.missing("os", "floor", "two cores: the process may use one only")?,
+    }
+    places.push(("not pinned", Cores::Any));
+    let mut settings = Settings::new(options)?;
+    let mut refused = Vec::new();
+    for (place, cores) in places {
+        for (class, scheduling) in [
+            ("SCHED_OTHER", Scheduling::Other),
+            ("SCHED_RR", Scheduling::RoundRobin(PRIORITY)),
+            ("SCHED_FIFO", Scheduling::Fifo(PRIORITY)),
+        ] {
+            let placement = Placement { cores, scheduling: Some(scheduling) };
+            let name = format!("{class}, {place}");
+            if let Err(error) = placement.run(Side::Client, || ()) {
+                refused.push(format!("{name}: {error}"));
+                continue;
+            }
+            settings.add(&name, &placement, |inner| Box::new(Placed { placement, inner }))?;
+        }
+    }
+    for reason in refused {
+        report.missing("os", "Corelane", &reason)?;
+    }
+    settings.measure("os: scheduling class and cores", &options.extent, report, progress)
+}
+
+/// Calls with rests between them, in which the core falls asleep unless it is kept awake.
+fn idle_states(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let mut settings = Settings::new(options)?;
+    let placement = options.placement;
+    for (name, keep) in [
+        ("no rest", None),
+        ("idle states as the system has them", Some(Keep::Nothing)),
+        ("held off by /dev/cpu_dma_latency", Some(Keep::Device)),
+        ("held off by a thread of SCHED_IDLE", Some(Keep::Busy)),
+    ] {
+        if keep == Some(Keep::Device) && Awake::hold().is_none() {
+            report.missing("os", "Corelane", "idle states held off: /dev/cpu_dma_latency may not be written")?;
+            continue;
+        }
+        settings.add(name, &placement, |inner| {
+            let inner = Box::new(Placed { placement, inner });
+            match keep {
+                None => inner,
+                Some(keep) => Box::new(Rested { keep, placement, inner }),
+            }
+        })?;
+    }
+    let extent =
+        Extent { warm_up: options.extent.warm_up.min(20), count: options.extent.count.min(100), ..options.extent };
+    settings.measure("os: idle states, a call every 5 ms", &extent, report, progress)
+}
+
+/// How late a thread wakes.
+fn slack(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let mut variants = Vec::new();
+    for (config, slack, scheduling) in [
+        ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
+        ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
+        ("SCHED_FIFO, slack 50 us", USUAL_SLACK, Scheduling::Fifo(PRIORITY)),
+    ] {
+        let placement = Placement { scheduling: Some(scheduling), ..options.placement };
+        if let Err(error) = placement.run(Side::Client, || ()) {
+            report.missing("os", "floor", &format!("{config}: {error}"))?;
+            continue;
+        }
+        let label = Label { transport: "none", op: "sleep".to_owned(), ..label("floor", config) };
+        let against = if variants.is_empty() { Vec::new() } else { vec![0] };
+        variants.push(Variant { label, subject: Box::new(Sleeper { slack, placement }), against });
+    }
+    let title = "os: timer slack, how late a thread wakes that sleeps for 1 ms, idle states held off".to_owned();
+    let mut group = Group { title, compare: Compare::Median, variants };
+    let extent = Extent { warm_up: 5, count: options.extent.count.min(300), ..options.extent };
+    let busy = Busy::start(&options.placement)?;
+    let figures = measure(&mut group, &extent, &options.placement, progress)?;
+    drop(busy);
+    report.figures(&group.title, group.compare, &figures)
+}
+
+/// Each mode that the kernel can be switched to while it runs; the one it had is its own again afterwards.
+fn preemption(file: &Path, options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let modes = match fs::read_to_string(file) {
+        Ok(text) => modes(&text),
+        Err(error) => {
+            let reason = format!(
+                "preemption modes: {}: {error}; a kernel with PREEMPT_DYNAMIC has it where debugfs is mounted, for root",
+                file.display()
+            );
+            return report.missing("os", "Corelane", &reason);
+        }
+    };
+    let Some(current) = modes.iter().find(|(_, current)| *current).map(|(name, _)| name.clone()) else {
+        return report.missing("os", "Corelane", "preemption modes: the kernel does not say which it has");
+    };
+    let _restore = Restore { file, mode: current };
+    let mut settings = Settings::new(options)?;
+    let placement = options.placement;
+    for (name, _) in modes {
+        let file = file.to_path_buf();
+        settings.add(&format!("preemption {name}"), &placement, |inner| {
+            let inner = Box::new(Placed { placement, inner });
+            Box::new(Switched { file: file.clone(), mode: name.clone(), inner })
+        })?;
+    }
+    settings.measure("os: kernel preemption", &options.extent, report, progress)
+}
+
+/// The modes of a line such as `none voluntary (full) lazy`, and which is the current one.
+fn modes(text: &str) -> Vec<(String, bool)> {
+    let bare = |word: &str| word.trim_matches(['(', ')']).to_owned();
+    text.split_whitespace().map(|word| (bare(word), word.starts_with('('))).collect()
+}
+
+/// Writes the mode when it is dropped.
+struct Restore<'f> {
+    file: &'f Path,
+    mode: String,
+}
+
+impl Drop for Restore<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(self.file, &self.mode) {
+            eprintln!("bench: the kernel's preemption is not `{}` again: {error}", self.mode);
+        }
+    }
+}
+
+/// Runs in the preemption mode.
+struct Switched {
+    file: std::path::PathBuf,
+    mode: String,
+    inner: Called,
+}
+
+impl Subject for Switched {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let switched = fs::write(&self.file, &self.mode);
+        switched.map_err(|error| Failure::new(format!("the kernel refuses preemption `{}`: {error}", self.mode)))?;
+        self.inner.run(warm_up, count, into)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        self.inner.server_pid()
+    }
+}
+
+/// Runs in a place of its own.
+struct Placed {
+    placement: Placement,
+    inner: Called,
+}
+
+impl Subject for Placed {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let entered = self.placement.enter(Side::Client);
+        let _entered = entered.map_err(|error| Failure::new(error.to_string()))?;
+        self.inner.run(warm_up, count, into)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        self.inner.server_pid()
+    }
+}
+
+/// What keeps the core awake between calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    Nothing,
+    Device,
+    Busy,
+}
+
+/// Rests before each call.
+struct Rested {
+    keep: Keep,
+    placement: Placement,
+    inner: Called,
+}
+
+impl Subject for Rested {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let _awake = (self.keep == Keep::Device).then(Awake::hold).flatten();
+        let _busy = if self.keep == Keep::Busy { Some(Busy::start(&self.placement)?) } else { None };
+        let mut whole = self.inner.run(warm_up, 0, into)?;
+        for _ in 0..count {
+            std::thread::sleep(REST);
+            whole += self.inner.run(0, 1, into)?;
+        }
+        Ok(whole)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        self.inner.server_pid()
+    }
+}
+
+/// Sleeps, and tells how late it was when it woke.
+struct Sleeper {
+    slack: Duration,
+    placement: Placement,
+}
+
+impl Subject for Sleeper {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let (slack, mut late) = (self.slack, Vec::with_capacity(warm_up + count));
+        // The slack is a thread's for good: this one is for the purpose.
+        let slept = self.placement.run(Side::Client, move || {
+            thread::set_timer_slack(slack)?;
+            let began = clock::now();
+            for _ in 0..warm_up + count {
+                let due = clock::now() + NAP;
+                std::thread::sleep(due.remaining());
+                late.push(due.elapsed().as_nanos() as u64);
+            }
+            Ok::<_, std::io::Error>((began.elapsed(), late))
+        });
+        let (whole, late) =
+            slept.and_then(|slept| slept).map_err(|error| Failure::new(format!("a thread that sleeps: {error}")))?;
+        late.iter().skip(warm_up).for_each(|&time| into.push(time));
+        Ok(whole)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_modes_are_read_and_the_one_it_had_is_restored() {
+        let read = modes("none voluntary (full) lazy \n");
+        assert_eq!(read.len(), 4);
+        assert_eq!(read.iter().find(|(_, current)| *current).unwrap().0, "full");
+        assert!(modes("").is_empty());
+        let file = std::env::temp_dir().join(format!("corelane-preempt-{}", std::process::id()));
+        fs::write(&file, "lazy").unwrap();
+        drop(Restore { file: &file, mode: "full".to_owned() });
+        assert_eq!(fs::read_to_string(&file).unwrap(), "full");
+        fs::remove_file(&file).unwrap();
+    }
+
+    struct Counting(std::sync::Arc<std::sync::atomic::AtomicUsize>);
+
+    impl Subject for Counting {
+        fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+            self.0.fetch_add(warm_up + count, std::sync::atomic::Ordering::Relaxed);
+            (0..count).for_each(|_| into.push(1));
+            Ok(Duration::from_nanos(count as u64))
+        }
+
+        fn server_pid(&self) -> Option<u32> {
+            Some(7)
+        }
+    }
+
+    #[test]
+    fn a_rested_client_makes_as_many_calls() {
+        let calls = std::sync::Arc::default();
+        let inner = Box::new(Counting(std::sync::Arc::clone(&calls)));
+        let placement = Placement::default();
+        let mut rested = Rested { keep: Keep::Nothing, placement, inner: Box::new(Placed { placement, inner }) };
+        let mut samples = Samples::with_room(3);
+        assert_eq!(rested.run(2, 3, &mut samples).unwrap(), Duration::from_nanos(3));
+        assert_eq!((samples.len(), calls.load(std::sync::atomic::Ordering::Relaxed)), (3, 5));
+        assert_eq!(rested.server_pid(), Some(7));
+    }
+
+    #[test]
+    fn a_sleeper_is_never_early() {
+        let mut samples = Samples::with_room(3);
+        let mut sleeper = Sleeper { slack: Duration::from_nanos(1), placement: Placement::default() };
+        let whole = sleeper.run(1, 3, &mut samples).unwrap();
+        assert_eq!(samples.len(), 3);
+        assert!(whole >= NAP * 4);
+    }
+}
