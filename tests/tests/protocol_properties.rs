@@ -87,8 +87,9 @@ fn watched(listen: &[String]) -> (Orb, Arc<Mutex<Vec<OwnedFd>>>) {
     let spy = |inner: Arc<dyn Transport>| Arc::new(Spy { inner, seen: Arc::clone(&seen) }) as Arc<dyn Transport>;
     let table = DscpTable::new([(0, 8), (100, 26), (200, 46)]).unwrap();
     let config = RtConfig { scheduling: SchedulingClass::Fair, network: Some(Arc::new(table)), ..RtConfig::default() };
-    let mut builder =
-        Orb::builder().real_time(config).transports(Transports::new(vec![spy(Arc::new(Tcp)), spy(Arc::new(Unix))]));
+    let mut builder = Orb::builder()
+        .real_time(config)
+        .transports(Transports::new(vec![spy(Arc::new(Tcp::new())), spy(Arc::new(Unix))]));
     for address in listen {
         builder = builder.listen(address);
     }

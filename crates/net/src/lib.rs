@@ -10,6 +10,7 @@
 mod endpoint;
 pub mod mock;
 mod properties;
+mod resolve;
 mod socket;
 mod socket_file;
 mod stream;

@@ -1,7 +1,7 @@
 //! TCP and Unix sockets: the transports that the kernel carries.
 
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::poll;
 use corelane_sys::socket::{self, Address, Options};
 
+use crate::resolve::Resolver;
 use crate::socket_file::{self, SocketFile};
 use crate::transport::{Listener, Transport};
 use crate::{Endpoint, Half, Peer, Properties, Stream, Wait};
@@ -19,8 +20,39 @@ use crate::{Endpoint, Half, Peer, Properties, Stream, Wait};
 const BACKLOG: u32 = 1024;
 
 /// TCP over IPv4 and IPv6, small messages sent at once (no Nagle delay).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tcp;
+///
+/// Where a connection has a deadline, host names are looked up by threads of their own, at most 16 at a time. One that is still
+/// asking when nobody waits any more ends when the system's resolver answers; its answer serves for ten seconds.
+#[derive(Clone, Debug)]
+pub struct Tcp {
+    resolver: Resolver,
+}
+
+impl Tcp {
+    /// TCP with the system's resolver.
+    #[must_use]
+    pub fn new() -> Self {
+        Tcp { resolver: Resolver::system() }
+    }
+
+    /// The addresses of a TCP endpoint; an empty host stands for every address of this machine.
+    fn resolve(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Vec<SocketAddr>> {
+        match endpoint {
+            Endpoint::Tcp { host, port } if host.is_empty() => Ok(vec![
+                SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port)),
+                SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, *port)),
+            ]),
+            Endpoint::Tcp { host, port } => self.resolver.resolve(host, *port, deadline),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no TCP endpoint"))),
+        }
+    }
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 /// Unix sockets in the file system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,8 +83,11 @@ impl Transport for Tcp {
             dont_route: properties.dont_route.unwrap_or(false),
             ..sizes(properties)
         };
-        for address in resolve(endpoint)? {
-            match socket::connect(&Address::Inet(address), &options, deadline) {
+        let addresses = self.resolve(endpoint, deadline)?;
+        let most = addresses.len();
+        for (tried, address) in addresses.into_iter().enumerate() {
+            let until = deadline.map(|deadline| share(Monotonic::now(), deadline, most - tried));
+            match socket::connect(&Address::Inet(address), &options, until) {
                 Ok(fd) => {
                     if let Some(keep_alive) = properties.keep_alive {
                         socket::set_probing(fd.as_fd(), keep_alive)?;
@@ -67,7 +102,7 @@ impl Transport for Tcp {
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("{endpoint} has no address"));
-        for address in resolve(endpoint)? {
+        for address in self.resolve(endpoint, None)? {
             // The unspecified IPv6 address takes IPv4 connections too, as users of dual-stack hosts expect.
             let v6_only = address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
             match socket::listen(&Address::Inet(address), &Options { v6_only, ..Options::default() }, BACKLOG) {
@@ -122,18 +157,9 @@ fn set(fd: BorrowedFd<'_>, properties: &Properties, is_inet: bool) -> io::Result
     Ok(())
 }
 
-/// The addresses of a TCP endpoint; an empty host stands for every address of this machine.
-fn resolve(endpoint: &Endpoint) -> io::Result<Vec<SocketAddr>> {
-    let Endpoint::Tcp { host, port } = endpoint else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no TCP endpoint")));
-    };
-    if host.is_empty() {
-        return Ok(vec![
-            SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port)),
-            SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, *port)),
-        ]);
-    }
-    Ok((host.as_str(), *port).to_socket_addrs()?.collect())
+/// Until when the first of `left` addresses may be tried: one that does not answer leaves the others their part of the time.
+fn share(now: Monotonic, deadline: Monotonic, left: usize) -> Monotonic {
+    now + deadline.since(now) / u32::try_from(left.max(1)).unwrap_or(u32::MAX)
 }
 
 impl Transport for Unix {
@@ -355,7 +381,16 @@ mod tests {
 
     #[test]
     fn a_port_nobody_listens_at_is_refused() {
-        let gone = Tcp.listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap().local().clone();
-        assert_eq!(Tcp.connect(&gone, None).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        let gone = Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap().local().clone();
+        assert_eq!(Tcp::new().connect(&gone, None).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_leaves_the_others_their_part_of_the_time() {
+        let at = Monotonic::from_nanos;
+        assert_eq!(share(at(100), at(400), 3), at(200));
+        assert_eq!(share(at(200), at(400), 2), at(300));
+        assert_eq!(share(at(300), at(400), 1), at(400));
+        assert_eq!(share(at(500), at(400), 2), at(500));
     }
 }

@@ -18,8 +18,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Whether this transport is for `endpoint`.
     fn serves(&self, endpoint: &Endpoint) -> bool;
 
-    /// Connects, trying every address that the endpoint's name stands for until `deadline`. Looking up a host name is the
-    /// system's resolver's work and not bounded by the deadline.
+    /// Connects, trying every address that the endpoint's name stands for until `deadline`, which bounds looking up the name too.
     ///
     /// # Errors
     /// `TimedOut` past the deadline, else why the last address failed.
@@ -76,7 +75,7 @@ pub struct Transports(Vec<Arc<dyn Transport>>);
 
 impl Default for Transports {
     fn default() -> Self {
-        Transports(vec![Arc::new(Tcp), Arc::new(Unix)])
+        Transports(vec![Arc::new(Tcp::new()), Arc::new(Unix)])
     }
 }
 

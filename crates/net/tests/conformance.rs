@@ -10,8 +10,8 @@ use corelane_sys::poll;
 
 /// Runs `check` over every transport, at an endpoint of `name`.
 fn each(name: &str, check: impl Fn(&dyn Transport, &Endpoint)) {
-    check(&Tcp, &Endpoint::tcp("127.0.0.1", 0));
-    check(&Tcp, &Endpoint::tcp("::1", 0));
+    check(&Tcp::new(), &Endpoint::tcp("127.0.0.1", 0));
+    check(&Tcp::new(), &Endpoint::tcp("::1", 0));
     let path = std::env::temp_dir().join(format!("corelane-net-{}-{name}", std::process::id()));
     check(&Unix, &Endpoint::unix(path));
     check(&Mock::default(), &Endpoint::unix(format!("/mock/{name}")));

@@ -13,7 +13,9 @@ use crate::clock;
 /// Below this a deadline is kept precisely unless a policy says otherwise.
 const PRECISE_BELOW: Duration = Duration::from_secs(1);
 
-/// How long a call may take, from the moment it is made until its result is there.
+/// How long a call may take, from the moment it is made until its result is there. Looking up a host name and connecting are part
+/// of it. (The system's resolver cannot be interrupted: a look-up that took too long goes on behind the scenes until it has its answer, which serves
+/// the calls of the next ten seconds.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
     /// Kept by a high-resolution timer: fires within tens of microseconds and costs one system call a call.
@@ -46,7 +48,7 @@ pub enum SyncScope {
 /// What a call does when every connection that may be made to its server is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllBusy {
-    /// It waits for one until its deadline.
+    /// It waits for one until its deadline. Those who wait have no order, and a call that comes just now may be faster.
     #[default]
     Wait,
     /// It goes on a connection that such calls share; a thread of the ORB hands the replies out.
@@ -58,7 +60,8 @@ pub enum AllBusy {
 pub struct CallPolicies {
     /// How long a call may take.
     pub timeout: Option<Timeout>,
-    /// How long establishing a connection may take, within `timeout`.
+    /// How long establishing a connection may take, the look-up of the server's name included, within `timeout`. Waiting for one of a
+    /// server's connections to become free does not count.
     pub connect_timeout: Option<Duration>,
     /// What a oneway waits for.
     pub sync_scope: Option<SyncScope>,
