@@ -11,7 +11,7 @@ use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
 use corelane_sys::thread::Scheduling;
 use corelane_wire::exception::{SystemExceptionBody, SystemExceptionKind};
 use corelane_wire::giop::{
-    self, Header, Reply, ReplyStatus, RequestHead, ResponseExpected, ServiceContext, Target, context_id,
+    self, Header, MessageKind, Reply, ReplyStatus, RequestHead, ResponseExpected, ServiceContext, Target, context_id,
 };
 use corelane_wire::ior::{TaoEndpoint, component_tag};
 use corelane_wire::rt::{self, PriorityModelValue, policy_type};
@@ -396,6 +396,14 @@ impl RawClient {
         message.resize(header.total(), 0);
         self.stream.read_exact(&mut message[12..]).expect("the rest of the reply");
         (header, message)
+    }
+
+    /// Reads until the server says CloseConnection, then closes, as a client does.
+    ///
+    /// # Panics
+    /// When the connection ends without that word: the test has failed then.
+    pub fn read_to_the_end(mut self) {
+        while self.receive_message().0.kind != MessageKind::CloseConnection {}
     }
 
     /// Calls `who` at `priority`.

@@ -318,16 +318,22 @@ fn pools_come_and_go_under_load() {
         let rt = orb.real_time();
         let mut clients: Vec<_> = said(&object).lanes.iter().map(|lane| RawClient::connect(&object, lane.0)).collect();
         for (client, priority) in clients.iter_mut().zip([10, 20]) {
+            // Answered, so accepted: the kernel resets what is not when the listener closes.
+            let _ = client.who(Some(priority));
             for _ in 0..20 {
                 client.begin("spin", priority, Some(200));
             }
         }
         let InvalidThreadpool::System(in_use) = rt.destroy_threadpool(pool).unwrap_err() else { panic!() };
         assert_eq!(in_use.kind(), Kind::BadInvOrder);
+        // They read what they asked for, and close when the server says so: it waits for that, for a while.
+        let clients: Vec<_> =
+            clients.into_iter().map(|client| std::thread::spawn(|| client.read_to_the_end())).collect();
         poa.destroy(true, true).unwrap();
         // A thread that has just answered may still be on its way out of the POA.
         until(|| rt.destroy_threadpool(pool).is_ok());
         assert_eq!(rt.destroy_threadpool(pool), Err(InvalidThreadpool::Unknown), "round {round}");
+        clients.into_iter().for_each(|client| client.join().unwrap());
     }
 }
 

@@ -13,6 +13,9 @@ const FIRST: usize = 16 * 1024;
 /// Room behind the message that is expected.
 const SLACK: usize = 64;
 
+/// Memory larger than this is given back to the system after its message, or when nobody uses it.
+pub(crate) const KEPT: usize = 1 << 20;
+
 /// Octets received and not yet consumed, contiguous.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveBuffer(Buffer);
@@ -56,24 +59,23 @@ impl ReceiveBuffer {
         self.0.consume(count.min(self.0.len()));
     }
 
-    /// Puts octets behind those that are there, as many as there is room for.
-    pub(crate) fn append(&mut self, octets: &[u8]) {
+    /// Puts octets behind those that are there. False, and nothing is done, when the process has no addresses left.
+    #[must_use]
+    pub(crate) fn append(&mut self, octets: &[u8]) -> bool {
         let wanted = self.0.len() + octets.len();
-        let room = self.room(wanted);
-        let count = octets.len().min(room.len());
-        room[..count].copy_from_slice(&octets[..count]);
-        self.0.filled(count);
+        let Some(room) = self.room(wanted).get_mut(..octets.len()) else { return false };
+        room.copy_from_slice(octets);
+        self.0.filled(octets.len());
+        true
     }
 
-    /// Moves everything after the first `count` unread octets to a buffer of its own.
+    /// Moves everything after the first `count` unread octets to a buffer of its own. `None` when the process has no addresses left: the
+    /// stream has lost its place then.
     #[cold]
-    pub(crate) fn split_after(&mut self, count: usize, mut rest: ReceiveBuffer) -> ReceiveBuffer {
+    pub(crate) fn split_after(&mut self, count: usize, mut rest: ReceiveBuffer) -> Option<ReceiveBuffer> {
         let at = count.min(self.0.len());
-        rest.clear();
-        rest.append(&self.0[at..]);
-        // What has moved is forgotten here: the room behind `at` is free again.
-        let _ = self.0.split_off_into(at, &mut Buffer::new());
-        rest
+        self.0.split_off_into(at, &mut rest.0).ok()?;
+        Some(rest)
     }
 
     /// Everything unread, as octets that can be shared without a copy.
@@ -112,7 +114,7 @@ mod tests {
         fill(&mut buffer, b"abcdef", 12);
         buffer.consume(2);
         assert_eq!(buffer.unread(), b"cdef");
-        let rest = buffer.split_after(1, ReceiveBuffer::new());
+        let rest = buffer.split_after(1, ReceiveBuffer::new()).unwrap();
         assert_eq!((buffer.unread(), rest.unread()), (&b"c"[..], &b"def"[..]));
         buffer.consume(1);
         assert!(buffer.is_empty());
@@ -122,9 +124,9 @@ mod tests {
     fn what_is_behind_a_message_survives_its_leaving() {
         let mut buffer = ReceiveBuffer::new();
         let octets: Vec<u8> = (0..200_000u32).map(|index| index.to_le_bytes()[0]).collect();
-        buffer.append(&octets);
+        assert!(buffer.append(&octets));
         buffer.consume(1000);
-        let rest = buffer.split_after(150_000, ReceiveBuffer::new());
+        let rest = buffer.split_after(150_000, ReceiveBuffer::new()).unwrap();
         assert_eq!(buffer.unread(), &octets[1000..151_000]);
         assert_eq!(rest.unread(), &octets[151_000..]);
         assert_eq!(&*buffer.into_octets(), &octets[1000..151_000]);

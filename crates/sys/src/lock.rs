@@ -25,9 +25,10 @@ use crate::shim::{self, AtomicBool, Ordering, UnsafeCell, const_unless_loom};
 /// Whose threads a lock can make wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Threads that use one connection, so of one priority.
+    /// Threads that use one connection. They may differ in priority where requests are handed over to other lanes; what they wait for
+    /// is a [`PiMutex`] there.
     Connection,
-    /// Threads of one lane, so of one priority.
+    /// Threads of one lane, and those of others that hand requests over to it: a [`PiMutex`] as well.
     Lane,
     /// Any thread: never taken in a steady-state call.
     Orb,

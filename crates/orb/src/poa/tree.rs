@@ -88,6 +88,9 @@ impl Poa {
         }
         let orb = core.orb()?;
         let rt = RtPoa::new(&orb, real_time).map_err(PoaError::InvalidPolicy)?;
+        if rt.is_some() {
+            orb.rt().note_used();
+        }
         let mut family = core.family.lock();
         match core.life() {
             Life::Alive => {}

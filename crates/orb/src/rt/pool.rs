@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use corelane_net::Endpoint;
@@ -104,6 +104,8 @@ pub(crate) struct Registry {
     pools: Mutex<BTreeMap<ThreadpoolId, Arc<Threadpool>>>,
     /// The last pool's number.
     last: AtomicU32,
+    /// Threads of different priorities may serve one connection.
+    used: AtomicBool,
     pub(crate) policies: Mutex<RtPolicies>,
     pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
 }
@@ -113,9 +115,20 @@ impl Registry {
         Registry {
             pools: Mutex::new("thread pools", Scope::Orb, BTreeMap::new()),
             last: AtomicU32::new(station::DEFAULT_POOL),
+            used: AtomicBool::new(false),
             policies: Mutex::new("real-time policies", Scope::Orb, RtPolicies::default()),
             mutexes: Mutex::new("named mutexes", Scope::Orb, HashMap::new()),
         }
+    }
+
+    /// Notes that this ORB has a thread pool, or a POA with priorities.
+    pub(crate) fn note_used(&self) {
+        self.used.store(true, Ordering::Release);
+    }
+
+    /// Whether it has had any.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Acquire)
     }
 
     pub(crate) fn pool(&self, id: ThreadpoolId) -> Option<Arc<Threadpool>> {
@@ -180,6 +193,9 @@ fn make(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Result<Thre
         }
         priorities.push(priority);
     }
+    // First, while failing leaves nothing behind.
+    core.watch_lanes().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
+    core.rt().note_used();
     let id = ThreadpoolId(core.rt().last.fetch_add(1, Ordering::Relaxed) + 1);
     let mut lanes = Vec::new();
     for ((lane, priority), index) in config.lanes.iter().zip(&priorities).zip(0..) {
@@ -200,8 +216,14 @@ fn make(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Result<Thre
             return Err(no_resources(format!("a thread cannot be started: {error}")));
         }
     }
-    core.rt().pools.lock().insert(id, pool);
-    core.watch_lanes().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
+    let mut pools = core.rt().pools.lock();
+    // Under the lock: the end of the ORB, once it has begun, looks for pools under it.
+    if let Err(ended) = core.check_usable() {
+        drop(pools);
+        end(core, &pool);
+        return Err(ended);
+    }
+    pools.insert(id, pool);
     Ok(id)
 }
 

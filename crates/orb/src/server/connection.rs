@@ -14,7 +14,7 @@ use std::time::Duration;
 use corelane_net::{Half, Stream, Wait};
 use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::turn::Turn;
 use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::connection::Framer;
@@ -30,7 +30,8 @@ use crate::orb::Core;
 use crate::receive::ReceiveBuffer;
 use crate::rt::station;
 
-/// Replies of low priority leave in slices of this size, so that one does not hold the kernel for long (decision 11).
+/// Replies leave in slices of this size where one of a higher priority may be waiting for the kernel (decision 11), and whatever
+/// the peer does not take at once does.
 const SLICE: usize = 64 * 1024;
 
 /// One accepted connection.
@@ -38,7 +39,7 @@ const SLICE: usize = 64 * 1024;
 pub(crate) struct Connection {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) reading: Turn<Reading>,
-    writing: Mutex<Writing>,
+    output: Output,
     /// Set while replies wait in the queue: reading pauses.
     congested: AtomicBool,
     /// Requests that are read and do not run: they wait for a thread, or for what holds them.
@@ -57,7 +58,7 @@ pub(crate) struct Connection {
     pub(crate) hung_up: AtomicBool,
     /// Messages have begun and are not whole.
     unfinished: AtomicBool,
-    arriving: Mutex<Arriving>,
+    arriving: PiMutex<Arriving>,
     account: Account,
     /// The priority whose code point its packets carry; negative: none yet.
     marked: AtomicI16,
@@ -83,10 +84,12 @@ pub(crate) struct Origin {
     pub(crate) station: (u32, u32),
     /// The highest priority that its requests may ask for.
     pub(crate) ceiling: Priority,
-    /// Replies leave in slices: there is a higher lane, whose replies the kernel is not to be busy for.
+    /// Replies leave in slices: there may be higher ones, for which the kernel is not to be busy.
     pub(crate) in_slices: bool,
     /// Its packets carry the code point of the last request's priority: it came in at a pool without lanes.
     pub(crate) marks: bool,
+    /// Threads of different priorities may answer here.
+    pub(crate) mixed: bool,
 }
 
 /// A request that waits; it counts against the bound of its connection.
@@ -103,10 +106,51 @@ pub(crate) struct Reading {
     pub(crate) framer: Framer,
     /// Octets of a message that is not complete; without one the reader's own buffer serves.
     pub(crate) partial: Option<ReceiveBuffer>,
-    /// The last read took all there was: what comes after it is reported anew.
+    /// The last read took all there was: what comes after it is reported anew. A short read is taken for that. It may not be one where
+    /// the peer sends urgent data over TCP, or descriptors over a Unix socket, which no ORB does: such a peer waits for its own
+    /// next octet.
     pub(crate) drained: bool,
     /// Nothing is read any more: the peer has closed, or broke the protocol.
     pub(crate) over: bool,
+}
+
+/// What replies leave through, one at a time.
+#[derive(Debug)]
+enum Output {
+    /// Threads of one priority answer.
+    Plain(Mutex<Writing>),
+    /// Others may wait: whoever sends does so at the priority of the highest of them, and the reply before theirs goes out as theirs.
+    Mixed(PiMutex<Writing>),
+}
+
+impl Output {
+    fn new(mixed: bool) -> Self {
+        let writing = Writing { queue: VecDeque::new(), since: Monotonic::from_nanos(0), closing: None };
+        let (name, scope) = ("connection output", Scope::Connection);
+        if mixed {
+            Output::Mixed(PiMutex::new(name, scope, writing))
+        } else {
+            Output::Plain(Mutex::new(name, scope, writing))
+        }
+    }
+
+    /// With the lock.
+    #[cold]
+    fn with<R>(&self, work: impl FnOnce(&mut Writing) -> R) -> R {
+        match self {
+            Output::Plain(writing) => work(&mut writing.lock()),
+            Output::Mixed(writing) => work(&mut writing.lock()),
+        }
+    }
+
+    /// With the lock if nobody has it.
+    #[cold]
+    fn try_with<R>(&self, work: impl FnOnce(&mut Writing) -> R) -> Option<R> {
+        match self {
+            Output::Plain(writing) => writing.try_lock().map(|mut writing| work(&mut writing)),
+            Output::Mixed(writing) => writing.try_lock().map(|mut writing| work(&mut writing)),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -149,13 +193,12 @@ impl Connection {
         budget: Arc<Budget>,
         origin: Origin,
     ) -> Self {
-        let writing = Writing { queue: VecDeque::new(), since: Monotonic::from_nanos(0), closing: None };
         Connection {
             stream,
             reading: Turn::new(Reading { framer: Framer::new(), partial: None, drained: false, over: false }),
             lane,
             place,
-            writing: Mutex::new("connection output", Scope::Connection, writing),
+            output: Output::new(origin.mixed),
             congested: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
             code_sets: AtomicU64::new(0),
@@ -163,7 +206,7 @@ impl Connection {
             closed: AtomicBool::new(false),
             hung_up: AtomicBool::new(false),
             unfinished: AtomicBool::new(false),
-            arriving: Mutex::new("unfinished messages", Scope::Connection, Arriving::default()),
+            arriving: PiMutex::new("unfinished messages", Scope::Connection, Arriving::default()),
             account: Account::new(budget),
             marked: AtomicI16::new(-1),
             bounds,
@@ -234,7 +277,15 @@ impl Connection {
     /// Sends a message, `wait` saying whether the calling thread may wait for the peer.
     #[inline]
     pub(crate) fn send(&self, message: &[&[u8]], wait: Wait) -> Sent {
-        self.send_locked(&mut self.writing.lock(), message, wait)
+        match &self.output {
+            Output::Plain(writing) => self.send_locked(&mut writing.lock(), message, wait),
+            Output::Mixed(writing) => self.send_mixed(writing, message, wait),
+        }
+    }
+
+    #[inline(never)]
+    fn send_mixed(&self, writing: &PiMutex<Writing>, message: &[&[u8]], wait: Wait) -> Sent {
+        self.send_locked(&mut writing.lock(), message, wait)
     }
 
     #[inline]
@@ -328,19 +379,20 @@ impl Connection {
     /// The peer reads again: sends what waits. True when nothing waits any more and reading goes on.
     #[cold]
     pub(crate) fn flush(&self) -> io::Result<bool> {
-        let mut writing = self.writing.lock();
-        let before = writing.queue.len();
-        let sent = self.send_queue(&mut writing);
-        if writing.queue.len() < before {
-            writing.since = clock::now();
-            self.account.set_output(writing.queue.len());
-        }
-        let flushed = sent? && self.congested.swap(false, Ordering::AcqRel);
-        // Under the lock: whoever has it next may ask for room again.
-        if flushed && let Some(lane) = self.lane.upgrade() {
-            lane.watch_room(self, false);
-        }
-        Ok(flushed)
+        self.output.with(|writing| {
+            let before = writing.queue.len();
+            let sent = self.send_queue(writing);
+            if writing.queue.len() < before {
+                writing.since = clock::now();
+                self.account.set_output(writing.queue.len());
+            }
+            let flushed = sent? && self.congested.swap(false, Ordering::AcqRel);
+            // Under the lock: whoever has it next may ask for room again.
+            if flushed && let Some(lane) = self.lane.upgrade() {
+                lane.watch_room(self, false);
+            }
+            Ok(flushed)
+        })
     }
 
     /// Sends what waits; true when nothing waits any more.
@@ -366,27 +418,31 @@ impl Connection {
     /// `time`.
     #[cold]
     pub(crate) fn finish(&self, last: &[u8], now: Monotonic, time: Duration) {
-        let mut writing = self.writing.lock();
-        if writing.closing.is_none() {
-            writing.queue.extend(last);
-            writing.closing = Some(Closing::new(now, time));
-        }
+        self.output.with(|writing| {
+            if writing.closing.is_none() {
+                writing.queue.extend(last);
+                writing.closing = Some(Closing::new(now, time));
+            }
+        });
     }
 
     /// Whether the last message has been said.
     #[cold]
     pub(crate) fn is_finished(&self) -> bool {
-        self.writing.lock().closing.is_some()
+        self.output.with(|writing| writing.closing.is_some())
     }
 
     /// Goes on with the end of the connection as far as it goes now. True when it is over.
     #[cold]
     pub(crate) fn linger(&self, now: Monotonic) -> bool {
-        let mut writing = self.writing.lock();
+        self.output.with(|writing| self.linger_locked(writing, now))
+    }
+
+    fn linger_locked(&self, writing: &mut Writing, now: Monotonic) -> bool {
         let Some(mut step) = writing.closing.as_ref().map(|closing| closing.look(now)) else { return false };
         loop {
             let outcome = match step {
-                Step::Send => match self.send_queue(&mut writing) {
+                Step::Send => match self.send_queue(writing) {
                     Ok(true) => Outcome::Sent,
                     Ok(false) => Outcome::Full,
                     Err(_) => Outcome::Failed,
@@ -443,11 +499,12 @@ impl Connection {
 
     /// How long the peer has taken nothing of the replies that wait for it.
     pub(crate) fn unread_for(&self, now: Monotonic) -> Duration {
+        let waits = |writing: &mut Writing| {
+            let waits = !writing.queue.is_empty() && writing.closing.is_none();
+            waits.then(|| now.since(writing.since))
+        };
         // Whoever has the lock sends.
-        match self.is_congested().then(|| self.writing.try_lock()).flatten() {
-            Some(writing) if !writing.queue.is_empty() && writing.closing.is_none() => now.since(writing.since),
-            _ => Duration::ZERO,
-        }
+        self.is_congested().then(|| self.output.try_with(waits)).flatten().flatten().unwrap_or_default()
     }
 
     /// What it makes its lane hold.
@@ -501,4 +558,63 @@ fn after<'m>(message: &[&'m [u8]], sent: usize) -> impl Iterator<Item = &'m [u8]
         skip -= here;
         (here < slice.len()).then(|| &slice[here..])
     })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::atomic::AtomicI32;
+
+    use corelane_net::{Endpoint, Tcp, Transport};
+    use corelane_sys::thread::{Builder, Scheduling, current_tid};
+
+    use super::*;
+
+    /// A connection of no lane, whose peer has gone.
+    pub(in crate::server) fn lone(budget: &Arc<Budget>, mixed: bool) -> Arc<Connection> {
+        let listener = Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
+        Arc::new(Connection::new(
+            Tcp::new().connect(listener.local(), None).unwrap(),
+            Weak::new(),
+            (0, 0),
+            Bounds { output: 0, waiting: 1 },
+            Arc::clone(budget),
+            Origin { number: 0, station: (0, 0), ceiling: Priority::MIN, in_slices: false, marks: false, mixed },
+        ))
+    }
+
+    /// How the kernel schedules a thread of this process now: -1 - n at the fixed priority n.
+    fn effective_priority(tid: i32) -> i32 {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+        let fields = stat.rsplit(')').next().unwrap();
+        fields.split_whitespace().nth(15).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn who_waits_to_answer_lends_its_priority_to_who_answers() {
+        let connection = lone(&Budget::new(usize::MAX), true);
+        let (holder, done) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicBool::new(false)));
+        let pause = || std::thread::sleep(Duration::from_millis(1));
+        let (own, tid, end) = (Arc::clone(&connection), Arc::clone(&holder), Arc::clone(&done));
+        let low = Builder::new().name("low").scheduling(Scheduling::Fifo(1)).spawn(move || {
+            own.output.with(|_| {
+                tid.store(current_tid().as_raw(), Ordering::SeqCst);
+                while !end.load(Ordering::SeqCst) {
+                    pause();
+                }
+            });
+        });
+        let Ok(low) = low else { return eprintln!("the system grants no fixed priorities") };
+        while holder.load(Ordering::SeqCst) == 0 {
+            pause();
+        }
+        let high = Builder::new().name("high").scheduling(Scheduling::Fifo(10));
+        let high = high.spawn(move || connection.send(&[b"an answer"], Wait::Now)).unwrap();
+        let lent = (0..20_000).any(|_| {
+            pause();
+            effective_priority(holder.load(Ordering::SeqCst)) == -11
+        });
+        done.store(true, Ordering::SeqCst);
+        let _ = (low.join(), high.join());
+        assert!(lent, "the high thread waits and lends nothing");
+    }
 }

@@ -125,7 +125,12 @@ impl Lane {
                 bell,
                 loan: PiMutex::new("loan", Scope::Lane, None),
             }),
-            Err(error) => return self.failed(core, &error),
+            Err(error) => {
+                // It will not come any more: the lane is not young for it.
+                keeper.present.fetch_add(u32::from(!dynamic), Ordering::AcqRel);
+                keeper.bell.notify();
+                return self.failed(core, &error);
+            }
         };
         keeper.places.lock().push(Arc::clone(&place));
         super::serving::enter(self, core);
@@ -172,21 +177,24 @@ impl Lane {
             until = Some(Monotonic::now());
         }
         let lends = keeper.lends();
-        let event = if lends {
+        let waited = if lends {
             // What is reported is taken afterwards, by a thread that nobody can claim any more.
-            let (called, _) = poll::wait_either(place.bell.as_fd(), self.readiness(), until)?;
-            if called {
-                place.bell.drain();
-            }
-            None
+            poll::wait_either(place.bell.as_fd(), self.readiness(), until).map(|(called, _)| {
+                if called {
+                    place.bell.drain();
+                }
+                None
+            })
         } else {
-            self.next_event(until.map(Monotonic::remaining))?
+            self.next_event(until.map(Monotonic::remaining))
         };
+        // Also when waiting failed: it is not idle any more.
         match keeper.roster.rise(&place.seat) {
             Rise::Busy => {}
             Rise::Last => keeper.bell.notify(),
             Rise::Claimed => return self.lend(core, worker, place).map(|()| true),
         }
+        let event = waited?;
         let event = if lends { self.next_event(Some(Duration::ZERO))? } else { event };
         match event {
             Some(event) => self.handle(core, worker, event),
@@ -206,7 +214,8 @@ impl Lane {
                 place.seat.release();
                 return Ok(());
             }
-            poll::wait_readable(place.bell.as_fd(), None)?;
+            // Failing or not: who has claimed it is about to say for what.
+            let _ = poll::wait_readable(place.bell.as_fd(), None);
             place.bell.drain();
         };
         {
@@ -303,7 +312,11 @@ impl Lane {
             return worker.turn_away(core, connection, &message);
         }
         // In a pool without lanes the more urgent one goes first.
-        let priority = if role.is_lane { 0 } else { request::priority_of(&message).unwrap_or(role.priority.get()) };
+        let priority = if role.is_lane {
+            0
+        } else {
+            request::priority_of(&message, &core.config().limits).unwrap_or(role.priority.get())
+        };
         self.ready.buffer(priority, connection.wait(), message, octets);
     }
 
@@ -322,15 +335,20 @@ impl Lane {
                 keeper.bell.notify();
             }
         };
+        let mut threads = keeper.threads.lock();
+        if self.stops() {
+            // Whoever ends the lane has taken the threads to wait for.
+            return Ok(());
+        }
         keeper.dynamic.fetch_add(1, Ordering::AcqRel);
         let name = format!("{}/d{}", self.config.name, keeper.started.fetch_add(1, Ordering::Relaxed));
         match super::spawn(self, core, name, run) {
             Ok(thread) => {
-                let mut threads = keeper.threads.lock();
                 threads.retain(|thread| !thread.is_finished());
                 threads.push(thread);
             }
             Err(error) => {
+                drop(threads);
                 keeper.dynamic.fetch_sub(1, Ordering::AcqRel);
                 core.events().report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
                 // The request waits for a thread that becomes idle.

@@ -569,14 +569,16 @@ impl Lane {
         let peer = stream.peer().clone();
         let waiting = core.config().limits.outstanding_requests.max(1);
         let bounds = Bounds { output: self.config.output_bound, waiting };
+        let mixed = self.role.is_some() || core.rt().is_used();
         let origin = Origin {
             number: core.next_connection(),
             station: self.role.as_ref().map_or((DEFAULT_POOL, 0), |role| (role.pool, role.index)),
             ceiling: self.role.as_ref().map_or(Priority::MAX, |role| role.ceiling),
-            in_slices: self.role.as_ref().is_some_and(|role| role.is_lane && !role.is_top),
+            in_slices: mixed && !self.role.as_ref().is_some_and(|role| role.is_lane && role.is_top),
             marks: core.config().rt.network.is_some()
                 && self.role.as_ref().is_some_and(|role| !role.is_lane)
                 && self.marks(&*stream),
+            mixed,
         };
         self.mark(core, &*stream);
         let make = |slot, generation| {
@@ -710,7 +712,9 @@ impl Lane {
 
     /// Whether connections are still on their way to the end.
     pub(crate) fn is_closing(&self) -> bool {
-        self.lingering.tidy(clock::now()) || self.ending.load(Ordering::Acquire) > 0
+        // In this order: what has ended is among those that linger before it is not counted any more.
+        let ending = self.ending.load(Ordering::Acquire) > 0;
+        self.lingering.tidy(clock::now()) || ending
     }
 
     /// Ends the threads; each of them tells the next.

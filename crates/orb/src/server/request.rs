@@ -13,7 +13,7 @@ use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{
     self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id,
 };
-use corelane_wire::{Cdr, Decoder, Encoder, WideOrder, rt};
+use corelane_wire::{Cdr, Decoder, Encoder, Limits, WideOrder, rt};
 
 use super::connection::{Connection, Loss, Sent};
 use super::lane::Work;
@@ -122,7 +122,7 @@ fn request(
         reply.clear();
     }
     let mut call = ServerCall::with_priority(arguments, reply, head, propagated.echo);
-    let mut outcome = match (propagated.refused, propagated.band, object_key(&request.target)) {
+    let mut outcome = match (propagated.refused, propagated.band, object_key(&request.target, limits)) {
         (Some(exception), ..) => Outcome::Exception(exception),
         (None, _, None) => Outcome::Exception(crate::poa::no_such_object()),
         (None, Some(band), Some(key)) => bind_band(core, key, band),
@@ -203,19 +203,18 @@ const RESPONSE_FLAGS: usize = 16;
 
 /// The object key of a request's address.
 #[inline]
-fn object_key<'m>(target: &giop::Target<'m>) -> Option<&'m [u8]> {
+fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
     match target {
         giop::Target::Key(key) => Some(key),
-        other => crate::address::key_in_profile(other, &corelane_wire::Limits::DEFAULT),
+        other => crate::address::key_in_profile(other, limits),
     }
 }
 
 /// The priority that a detached request asks for.
 #[cold]
-pub(crate) fn priority_of(message: &Message) -> Option<i16> {
+pub(crate) fn priority_of(message: &Message, limits: &Limits) -> Option<i16> {
     let (header, octets) = message.parts()?;
-    let limits = corelane_wire::Limits::DEFAULT;
-    let request = (header.kind == MessageKind::Request).then(|| Request::parse(octets, header, &limits).ok())??;
+    let request = (header.kind == MessageKind::Request).then(|| Request::parse(octets, header, limits).ok())??;
     rt::parse_priority_context(request.contexts.find(context_id::RT_CORBA_PRIORITY)?).ok()
 }
 
@@ -524,7 +523,8 @@ fn locate(
 ) -> Result<(), Fault> {
     let request = giop::LocateRequest::parse(octets, &header, &core.config().limits)?;
     let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
-    let mut located = object_key(&request.target).map_or(Located::Unknown, |key| core.adapters().locate(key));
+    let mut located =
+        object_key(&request.target, &core.config().limits).map_or(Located::Unknown, |key| core.adapters().locate(key));
     if let Located::Held(until) = &located {
         match hold(core, connection, until, Message::Assembled(header, octets.to_vec(), Vec::new())) {
             Ok(()) => {

@@ -16,6 +16,7 @@ use super::connection::Connection;
 use super::lane::Lane;
 use super::queue::Queue;
 use super::worker::Worker;
+use crate::cancel::Canceller;
 use crate::orb::Core;
 
 struct Serving {
@@ -100,27 +101,64 @@ pub(crate) fn leave() {
     DEDICATED.set(None);
 }
 
-/// Serves the thread's lane until `reply` can be read or `deadline` has passed. False if the thread serves no lane, or is too
-/// deep in upcalls: it has to wait in place.
+/// Serves the thread's lane until `reply` can be read, `canceller` says so, or `deadline` has passed. False if the thread serves no
+/// lane, or is too deep in upcalls: it has to wait in place.
 #[inline]
-pub(crate) fn until_readable(reply: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
+pub(crate) fn until_readable(
+    reply: BorrowedFd<'_>,
+    deadline: Option<Monotonic>,
+    canceller: Option<&Canceller>,
+) -> io::Result<bool> {
     let serving = SERVING.with_borrow(Option::clone);
-    serving.map_or(Ok(false), |serving| serving.until_readable(reply, deadline))
+    serving.map_or(Ok(false), |serving| serving.until_readable(&Awaited { reply, deadline, canceller }))
+}
+
+/// What a thread that serves meanwhile waits for.
+struct Awaited<'a> {
+    reply: BorrowedFd<'a>,
+    deadline: Option<Monotonic>,
+    canceller: Option<&'a Canceller>,
+}
+
+impl Awaited<'_> {
+    /// Waits for it, or for `work`; whether it has come, and whether there is work. Neither is for certain after a signal.
+    fn or(&self, work: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
+        let (come, work) = match self.canceller {
+            None => poll::wait_either(self.reply, work, self.deadline)?,
+            Some(canceller) => {
+                let [reply, work, cancelled] = poll::wait_any([self.reply, work, canceller.as_fd()], self.deadline)?;
+                (reply || cancelled, work)
+            }
+        };
+        Ok((come || self.is_late(), work))
+    }
+
+    /// Whether it has come.
+    fn has_come(&self) -> io::Result<bool> {
+        let now = Some(Monotonic::now());
+        Ok(poll::wait_readable(self.reply, now)?
+            || self.canceller.is_some_and(Canceller::is_cancelled)
+            || self.is_late())
+    }
+
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(Monotonic::is_past)
+    }
 }
 
 impl Serving {
     #[cold]
-    fn until_readable(&self, reply: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
+    fn until_readable(&self, awaited: &Awaited<'_>) -> io::Result<bool> {
         if self.depth.get() >= self.most {
             return Ok(false);
         }
         self.depth.set(self.depth.get() + 1);
         let mut worker = self.workers.borrow_mut().pop().unwrap_or_default();
         let waited = match &self.lane.queue {
-            None => self.serve(&mut worker, reply, deadline),
+            None => self.serve(&mut worker, awaited),
             Some(queue) => {
                 queue.listen();
-                let waited = self.serve_queue(queue, &mut worker, reply, deadline);
+                let waited = self.serve_queue(queue, &mut worker, awaited);
                 queue.unlisten();
                 waited
             }
@@ -130,38 +168,60 @@ impl Serving {
         waited
     }
 
-    fn serve(&self, worker: &mut Worker, reply: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
+    fn serve(&self, worker: &mut Worker, awaited: &Awaited<'_>) -> io::Result<bool> {
         loop {
             if self.lane.has_ready() {
                 self.lane.step(&self.core, worker, Some(Duration::ZERO))?;
             }
-            let (reply_ready, work_ready) = poll::wait_either(reply, self.lane.readiness(), deadline)?;
-            if reply_ready || deadline.is_some_and(Monotonic::is_past) {
+            let (come, work) = awaited.or(self.lane.readiness())?;
+            if come {
                 return Ok(true);
             }
-            if work_ready {
+            if work {
                 self.lane.step(&self.core, worker, Some(Duration::ZERO))?;
             }
         }
     }
+
     /// Half-sync/half-async: another thread reads, this one runs what waits in the queue.
-    fn serve_queue(
-        &self,
-        queue: &Queue,
-        worker: &mut Worker,
-        reply: BorrowedFd<'_>,
-        deadline: Option<Monotonic>,
-    ) -> io::Result<bool> {
+    fn serve_queue(&self, queue: &Queue, worker: &mut Worker, awaited: &Awaited<'_>) -> io::Result<bool> {
         loop {
             // A reply that is there goes before another request: requests may come without end.
-            let now = Some(Monotonic::now());
-            if poll::wait_readable(reply, now)? || deadline.is_some_and(Monotonic::is_past) {
+            if awaited.has_come()? {
                 return Ok(true);
             }
             if self.lane.step_queued(&self.core, worker, queue) {
                 continue;
             }
-            poll::wait_either(reply, queue.bell(), deadline)?;
+            awaited.or(queue.bell())?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use corelane_sys::eventfd::Wake;
+
+    use super::*;
+    use crate::Orb;
+    use crate::server::config::{Dispatch, PoolConfig};
+
+    #[test]
+    fn cancelling_ends_the_wait_of_a_thread_that_serves_meanwhile() {
+        let orb = Orb::new().unwrap();
+        for dispatch in [Dispatch::Reactive, Dispatch::HalfSyncHalfAsync { threads: 1, queue: 1 }] {
+            let nested_wait = Some(NestedWait::Serving { depth: 3 });
+            let config = PoolConfig { dispatch, nested_wait, ..PoolConfig::default() };
+            let lane = Lane::new(config, Vec::new(), Duration::ZERO, None).unwrap();
+            enter(&lane, orb.core());
+            let (reply, canceller) = (Wake::new().unwrap(), Canceller::new().unwrap());
+            let other = canceller.clone();
+            let helper = std::thread::spawn(move || other.cancel());
+            assert!(until_readable(reply.as_fd(), None, Some(&canceller)).unwrap(), "{dispatch:?}");
+            helper.join().unwrap();
+            leave();
         }
     }
 }

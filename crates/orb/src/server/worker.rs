@@ -12,14 +12,12 @@ use super::connection::{Connection, Reading};
 use super::request;
 use crate::fault::Fault;
 use crate::orb::Core;
-use crate::receive::ReceiveBuffer;
+use crate::receive::{KEPT, ReceiveBuffer};
 
 /// Spare receive buffers that a thread keeps.
 const SPARES: usize = 4;
 /// A message up to this size is copied rather than what follows it.
 const SMALL: usize = 8 * 1024;
-/// Memory larger than this is given back to the system after its message.
-const KEPT: usize = 1 << 20;
 
 /// The memory of one thread, reused from request to request.
 #[derive(Debug, Default)]
@@ -122,7 +120,11 @@ impl Worker {
                     }
                     let more = !reading.drained || holds_message(surplus);
                     let surplus = !surplus.is_empty();
-                    let message = self.part(reading, header, length, surplus);
+                    let Some(message) = self.part(reading, header, length, surplus) else {
+                        self.forget();
+                        reading.over = true;
+                        return Read::End;
+                    };
                     note_progress(reading, connection);
                     return Read::Message { message, more };
                 }
@@ -177,9 +179,9 @@ impl Worker {
     }
 
     /// Parts a message from what follows it in its buffer. A small message is copied to the thread's own buffer, and the rest
-    /// stays with the connection; a large one leaves with the buffer, and the rest is copied.
+    /// stays with the connection; a large one leaves with the buffer, and the rest is copied. `None` when there is no room to copy it to.
     #[cold]
-    fn part(&mut self, reading: &mut Reading, header: Header, length: usize, surplus: bool) -> Message {
+    fn part(&mut self, reading: &mut Reading, header: Header, length: usize, surplus: bool) -> Option<Message> {
         let spare = self.spare();
         let mut whole = match reading.partial.take() {
             Some(partial) => {
@@ -189,18 +191,18 @@ impl Worker {
             None => std::mem::replace(&mut self.buffer, spare),
         };
         if !surplus {
-            return Message::Buffered(header, length, whole);
+            return Some(Message::Buffered(header, length, whole));
         }
         if length <= SMALL {
             self.buffer.clear();
-            self.buffer.append(&whole.unread()[..length]);
+            let copied = self.buffer.append(&whole.unread()[..length]);
             whole.consume(length);
             reading.partial = Some(whole);
-            return Message::Here(header, length);
+            return copied.then_some(Message::Here(header, length));
         }
         let spare = self.spare();
-        reading.partial = Some(whole.split_after(length, spare));
-        Message::Buffered(header, length, whole)
+        reading.partial = Some(whole.split_after(length, spare)?);
+        Some(Message::Buffered(header, length, whole))
     }
 
     /// Nothing whole is there: what has arrived stays with the connection, which owns a buffer only now.
@@ -374,24 +376,14 @@ fn holds_message(octets: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Weak;
-
-    use corelane_net::{Endpoint, Stream, Tcp, Transport};
-    use corelane_sched::Priority;
     use corelane_sys::clock::Monotonic;
     use corelane_wire::giop::MessageKind;
     use corelane_wire::{Decoder, Endian, Version};
 
     use super::*;
     use crate::server::budget::Budget;
-    use crate::server::connection::{Bounds, Origin};
+    use crate::server::connection::tests::lone;
     use crate::{Orb, clock};
-
-    /// A stream whose peer has gone.
-    fn stream() -> Box<dyn Stream> {
-        let listener = Tcp.listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
-        Tcp.connect(listener.local(), None).unwrap()
-    }
 
     /// A message that asks for nothing.
     fn header(size: usize) -> Header {
@@ -410,23 +402,12 @@ mod tests {
         worker.buffer.capacity().max(memory.reply.capacity()).max(memory.scratch.allocated()).max(spares)
     }
 
-    fn connection(budget: &Arc<Budget>) -> Arc<Connection> {
-        Arc::new(Connection::new(
-            stream(),
-            Weak::new(),
-            (0, 0),
-            Bounds { output: 0, waiting: 1 },
-            Arc::clone(budget),
-            Origin { number: 0, station: (0, 0), ceiling: Priority::MIN, in_slices: false, marks: false },
-        ))
-    }
-
     /// Fragments that wait for the rest are watched, and counted, whatever whole messages come between.
     #[test]
     fn fragments_do_not_escape_behind_whole_messages() {
         let at = |seconds: u64| clock::set(Some(Monotonic::from_nanos(seconds * 1_000_000_000)));
         let budget = Budget::new(100);
-        let (connection, orb) = (connection(&budget), Orb::new().unwrap());
+        let (connection, orb) = (lone(&budget, false), Orb::new().unwrap());
         let mut worker = Worker::new();
         let mut reading = Reading { framer: Default::default(), partial: None, drained: true, over: false };
         let message = |kind: MessageKind, more_fragments, body: &[u8]| {
@@ -436,7 +417,7 @@ mod tests {
         };
         let cancel = |id| message(MessageKind::CancelRequest, false, &[0, 0, 0, id]);
         let mut read = |octets: &[u8]| {
-            worker.buffer.append(octets);
+            assert!(worker.buffer.append(octets));
             let read = worker.read(&mut reading, &connection, &Limits::DEFAULT, Wait::Now);
             let Read::Message { message, .. } = read else { panic!("{read:?}") };
             worker.serve(orb.core(), &connection, message, Wait::Now);
@@ -461,11 +442,11 @@ mod tests {
     #[test]
     fn one_large_message_leaves_no_large_buffers() {
         let orb = Orb::new().unwrap();
-        let connection = connection(&Budget::new(usize::MAX));
+        let connection = lone(&Budget::new(usize::MAX), false);
         let mut worker = Worker::new();
         let large = vec![0; 4 * KEPT];
         for kind in 0..3 {
-            worker.buffer.append(&large);
+            assert!(worker.buffer.append(&large));
             worker.memory.reply.reserve(4 * KEPT);
             // Numbers of the other order are turned around in the arena.
             let mut numbers =
@@ -486,7 +467,7 @@ mod tests {
             worker.serve(orb.core(), &connection, message, Wait::Now);
             assert!(held(&worker) <= KEPT, "{kind}");
         }
-        worker.buffer.append(&large);
+        assert!(worker.buffer.append(&large));
         let mut reading = Reading { framer: Default::default(), partial: None, drained: false, over: false };
         let read = worker.read(&mut reading, &connection, &Limits::DEFAULT, Wait::Now);
         assert!(matches!(read, Read::Fault(_)) && held(&worker) <= KEPT);
