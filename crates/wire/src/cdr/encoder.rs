@@ -34,12 +34,7 @@ pub struct Encoder<'a> {
     others: Option<Box<Others<'a>>>,
     /// What was written of values, once there are any.
     values: Option<Box<ValueWriter>>,
-    wide: Option<Box<WideNumbers>>,
 }
-
-/// Where numbers of eight octets and more are, in order: those that touch are one range.
-#[derive(Debug, Default)]
-struct WideNumbers(Vec<Range<usize>>);
 
 /// Segments after the first. Behind a pointer, so that an encoder without any is quickly made and dropped.
 #[derive(Debug, Default)]
@@ -115,7 +110,6 @@ impl<'a> Encoder<'a> {
             first: Segment::UNUSED,
             others: None,
             values: None,
-            wide: None,
         }
     }
 
@@ -157,37 +151,8 @@ impl<'a> Encoder<'a> {
         self.from_server = from_server;
     }
 
-    /// Notes from here on where numbers of eight octets and more are: what a message of GIOP 1.1 must not be cut through
-    /// ([`FragmentPlan::around`](crate::connection::FragmentPlan::around)).
-    #[cold]
-    pub fn note_wide_numbers(&mut self) {
-        self.wide.get_or_insert_default();
-    }
-
-    /// What was noted, if that was asked for: ranges of all octets since the encoder was made or cleared.
-    #[must_use]
-    pub fn wide_numbers(&self) -> Option<&[Range<usize>]> {
-        self.wide.as_ref().map(|wide| wide.0.as_slice())
-    }
-
-    pub(super) fn notes_wide_numbers(&self) -> bool {
-        self.wide.is_some()
-    }
-
     pub(super) fn is_foreign(&self) -> bool {
         self.foreign
-    }
-
-    /// Behind the alignment, in front of the octets.
-    #[cold]
-    #[inline(never)]
-    fn note_wide(&mut self, octets: usize) {
-        let start = self.len();
-        let Some(WideNumbers(ranges)) = self.wide.as_deref_mut() else { return };
-        match ranges.last_mut() {
-            Some(last) if last.end == start => last.end += octets,
-            _ => ranges.push(start..start + octets),
-        }
     }
 
     /// The order of numbers.
@@ -259,9 +224,6 @@ impl<'a> Encoder<'a> {
     #[inline]
     fn put<const N: usize>(&mut self, octets: [u8; N]) {
         self.align(N);
-        if N >= 8 && self.wide.is_some() {
-            self.note_wide(N);
-        }
         self.buffer.extend_from_slice(&octets);
     }
 
@@ -337,7 +299,6 @@ impl<'a> Encoder<'a> {
             quad.reverse();
         }
         self.align(8);
-        self.note_wide(quad.len());
         self.buffer.extend_from_slice(&quad);
     }
 
@@ -448,7 +409,7 @@ impl<'a> Encoder<'a> {
         if numbers.is_empty() {
             return;
         }
-        self.align_numbers(T::SIZE, size_of_val(numbers));
+        self.align(T::SIZE);
         if self.foreign && T::SIZE > 1 {
             let start = self.buffer.len();
             self.buffer.extend_from_slice(bytemuck::cast_slice(numbers));
@@ -470,7 +431,7 @@ impl<'a> Encoder<'a> {
         if size_of_val(numbers) < BORROW_THRESHOLD || self.foreign && T::SIZE > 1 {
             return self.write_slice(numbers);
         }
-        self.align_numbers(T::SIZE, size_of_val(numbers));
+        self.align(T::SIZE);
         self.put_beside(Piece::Borrowed(bytemuck::cast_slice(numbers)));
     }
 
@@ -482,15 +443,8 @@ impl<'a> Encoder<'a> {
         if len < BORROW_THRESHOLD || self.foreign && T::SIZE > 1 {
             return self.write_slice(&numbers);
         }
-        self.align_numbers(T::SIZE, len);
+        self.align(T::SIZE);
         self.put_beside(Piece::Numbers(T::keep(numbers)));
-    }
-
-    fn align_numbers(&mut self, size: usize, len: usize) {
-        self.align(size);
-        if size >= 8 && self.wide.is_some() {
-            self.note_wide(len);
-        }
     }
 
     /// Writes booleans in bulk, without a count.
@@ -544,13 +498,6 @@ impl<'a> Encoder<'a> {
         }
         (self.bias, self.beside, self.used) = (mark.bias, mark.beside, mark.used);
         self.values = None;
-        if let Some(WideNumbers(ranges)) = self.wide.as_deref_mut() {
-            let len = mark.len + mark.beside;
-            ranges.retain_mut(|range| {
-                range.end = range.end.min(len);
-                range.start < range.end
-            });
-        }
     }
 
     /// Writes an unsigned long over the four octets at a position that was written before. A position that was not, or

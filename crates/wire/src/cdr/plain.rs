@@ -187,9 +187,6 @@ impl Encoder<'_> {
     /// Those of [`Cdr::encode`].
     pub fn write_plain<T: Plain>(&mut self, values: &[T]) -> Result<(), CdrError> {
         let Some((first, rest)) = values.split_first() else { return Ok(()) };
-        if self.notes_wide_numbers() {
-            return values.iter().try_for_each(|value| value.encode(self));
-        }
         first.encode(self)?;
         let (stride, phase, foreign) = (T::EXTENT.stride(), T::EXTENT.phase(), self.is_foreign());
         let room = self.room(rest.len() * stride);
