@@ -83,7 +83,7 @@ fn a_deferred_call_keeps_its_deadline_and_the_connection_lives_on() {
 }
 
 #[test]
-fn a_deferred_call_can_be_cancelled() {
+fn a_deferred_call_can_be_cancelled_before_its_reply_is_asked_for() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
     let canceller = Canceller::new().unwrap();
@@ -97,7 +97,7 @@ fn a_deferred_call_can_be_cancelled() {
 }
 
 #[test]
-fn a_server_that_ends_ends_the_calls_that_share_its_connection() {
+fn a_deferred_call_to_a_server_that_has_gone_was_not_sent() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
     let cube = |value: u8| {

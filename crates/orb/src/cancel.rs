@@ -48,6 +48,11 @@ impl Canceller {
         poll::wait_readable(self.0.as_fd(), now).unwrap_or(false)
     }
 
+    /// Becomes readable, and stays so, when [`cancel`](Self::cancel) was called.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
     /// Waits for `other` to become readable, until `deadline`; signals do not end it.
     ///
     /// # Errors

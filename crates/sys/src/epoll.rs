@@ -31,13 +31,19 @@ impl Interest {
     pub const ONE_SHOT: Self = Self(libc::EPOLLONESHOT as u32);
     /// Of several epoll instances that watch one descriptor, wake one (only when adding).
     pub const EXCLUSIVE: Self = Self(libc::EPOLLEXCLUSIVE as u32);
+
+    /// Both, also in constants.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 }
 
 impl BitOr for Interest {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        self.and(other)
     }
 }
 

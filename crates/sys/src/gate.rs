@@ -24,7 +24,8 @@ impl Gate {
         Gate { waiters: AtomicU32::new(0), openings: Mutex::new(name, scope, 0), opened: Condvar::new() }
     }
 
-    /// Says that something was given back: one waiter looks again.
+    /// Says that something was given back: those who wait look again. Who comes just now may be faster than all of them: how long a wait
+    /// lasts is bounded by its deadline only.
     #[inline]
     pub fn open(&self) {
         fence(Ordering::SeqCst);

@@ -94,18 +94,26 @@ pub fn wait_either(
     second: BorrowedFd<'_>,
     deadline: Option<Monotonic>,
 ) -> io::Result<(bool, bool)> {
+    wait_any([first, second], deadline).map(|[first, second]| (first, second))
+}
+
+/// The same for so many descriptors.
+///
+/// # Errors
+/// As [`wait_either`].
+pub fn wait_any<const N: usize>(fds: [BorrowedFd<'_>; N], deadline: Option<Monotonic>) -> io::Result<[bool; N]> {
     if deadline.is_some() {
         sharpen_timers();
     }
-    let entry = |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let mut entries = [entry(first), entry(second)];
+    let mut entries = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    let count = N as libc::nfds_t;
     let left = deadline.map(|deadline| clock::timespec(deadline.remaining()));
     let left = left.as_ref().map_or(std::ptr::null(), |left| left as *const libc::timespec);
     // SAFETY: the count is that of the live array; `left` is null or points to a timespec that lives until after the
     // call; a null signal mask changes nothing.
-    match call::once(|| unsafe { libc::ppoll(entries.as_mut_ptr(), 2, left, std::ptr::null()) }) {
-        Ok(_) => Ok((entries[0].revents != 0, entries[1].revents != 0)),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok((false, false)),
+    match call::once(|| unsafe { libc::ppoll(entries.as_mut_ptr(), count, left, std::ptr::null()) }) {
+        Ok(_) => Ok(entries.map(|entry| entry.revents != 0)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([false; N]),
         Err(error) => Err(error),
     }
 }

@@ -26,7 +26,8 @@ unsafe impl<T: Send> Sync for Turn<T> {}
 // SAFETY: moving the cell moves the value.
 unsafe impl<T: Send> Send for Turn<T> {}
 
-/// The turn is the holder's until [`leave`](Self::leave) says so, or the guard is dropped.
+/// The turn is the holder's until [`leave`](Self::leave) says so, or the guard is dropped. Dropping it forgets notes that were left
+/// meanwhile: it is for holders after whom nobody reads any more, or who list what is to be read in any case.
 #[must_use = "the turn is given back at once"]
 #[derive(Debug)]
 pub struct TurnGuard<'a, T> {

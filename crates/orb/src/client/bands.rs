@@ -45,6 +45,11 @@ impl Band {
         if self.0 & RANGES == 0 { None } else { end(self.0 >> 15).zip(end(self.0)) }
     }
 
+    /// Whether its callers may have a real-time priority.
+    pub(crate) fn is_real_time(self) -> bool {
+        self.0 != 0
+    }
+
     /// A number of its own, for names.
     pub(crate) fn number(self) -> u32 {
         self.0

@@ -21,7 +21,7 @@ use crate::fault::Fault;
 use crate::invocation::machine::Written;
 use crate::orb::Core;
 use crate::policy::Due;
-use crate::receive::ReceiveBuffer;
+use crate::receive::{KEPT, ReceiveBuffer};
 use crate::server::serving;
 
 /// Replies that may be outstanding from calls given up; past it the connection is worth less than a new one.
@@ -147,6 +147,17 @@ impl ClientConnection {
         now.since(self.idle_since)
     }
 
+    /// Gives back memory that a large message took. For connections that nobody uses.
+    #[cold]
+    pub(crate) fn shrink(&mut self) {
+        if self.request_memory.capacity() > KEPT {
+            self.request_memory = Vec::new();
+        }
+        if self.received.is_empty() && self.received.capacity() > KEPT {
+            self.received = ReceiveBuffer::new();
+        }
+    }
+
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -268,7 +279,7 @@ impl ClientConnection {
                 && let Some(fd) = self.stream.readiness()
             {
                 due = due.fixed();
-                serving::until_readable(fd, due.moment())?;
+                serving::until_readable(fd, due.moment(), canceller)?;
             }
             if let (Some(canceller), Some(fd)) = (canceller, self.stream.readiness()) {
                 due = due.fixed();
@@ -329,7 +340,9 @@ impl ClientConnection {
     #[cold]
     pub(crate) fn take_message(&mut self, length: usize) -> ReceiveBuffer {
         let rest = self.received.split_after(length, ReceiveBuffer::new());
-        std::mem::replace(&mut self.received, rest)
+        // What follows is lost when there is no room for it.
+        self.broken |= rest.is_none();
+        std::mem::replace(&mut self.received, rest.unwrap_or_default())
     }
 
     /// The message at the front has been read.

@@ -4,16 +4,17 @@
 //! thread of the ORB's (`replies.rs`) reads the replies and completes the entries, in whatever order they come.
 
 use std::io::{self, IoSlice};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use corelane_net::{Endpoint, Half, Stream, Wait};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::Wake;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Condvar, Exclusive, ExclusiveGuard, Mutex, Scope};
-use corelane_sys::turn::Turn;
 use corelane_wire::connection::{Framer, Initiative, RequestTable, Step};
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits, Octets};
@@ -23,11 +24,13 @@ use super::replies::Place;
 use crate::cancel::Canceller;
 use crate::fault::Fault;
 use crate::invocation::machine::Written;
-use crate::receive::ReceiveBuffer;
+use crate::receive::{KEPT, ReceiveBuffer};
 use crate::server::serving;
 
 /// Requests of one connection that wait for their replies at most.
 const MOST: u32 = 1 << 16;
+/// Octets of replies that are read in one go before other connections have a turn.
+const BURST: usize = 256 << 10;
 
 /// One connection, its requests and their replies.
 #[derive(Debug)]
@@ -38,7 +41,10 @@ pub(crate) struct Multiplexed {
     /// Where those wait who want to send.
     gate: Arc<Gate>,
     requests: Mutex<Requests>,
-    reading: Turn<Reading>,
+    /// The reader's.
+    reading: Exclusive<Reading>,
+    /// The end of a message is still to be sent.
+    behind: AtomicBool,
     /// Where the reader finds it.
     place: OnceLock<Place>,
     /// The server has been told which band of priorities it carries, if it is one's.
@@ -53,6 +59,41 @@ pub(crate) struct Sending {
     pub(crate) memory: Vec<u8>,
     /// The code sets announced to the server.
     pub(crate) announced: Option<CodeSets>,
+    /// A message whose sender had no more time, and how much of it is out: it goes on before anything else does.
+    rest: Vec<u8>,
+    sent: usize,
+}
+
+/// The sending end, which the holder has for itself.
+pub(crate) struct Sender<'m> {
+    sending: ExclusiveGuard<'m, Sending>,
+    /// Goes after `sending` has been given back.
+    _behind: Behind<'m>,
+}
+
+/// If the end of a message is still to be sent, the reader of the connection does that when there is room.
+struct Behind<'m>(&'m Multiplexed);
+
+impl Drop for Behind<'_> {
+    fn drop(&mut self) {
+        if self.0.behind.load(Ordering::Acquire) {
+            self.0.watch_room(true);
+        }
+    }
+}
+
+impl Deref for Sender<'_> {
+    type Target = Sending;
+
+    fn deref(&self) -> &Sending {
+        &self.sending
+    }
+}
+
+impl DerefMut for Sender<'_> {
+    fn deref_mut(&mut self) -> &mut Sending {
+        &mut self.sending
+    }
 }
 
 #[derive(Debug)]
@@ -60,6 +101,20 @@ struct Requests {
     waiting: RequestTable<Arc<Pending>>,
     /// The connection takes no more.
     over: bool,
+    /// One was entered since it was last asked how long there has been none.
+    used: bool,
+    idle_since: Monotonic,
+}
+
+/// What reading came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// Nothing is there any more: the next octets are reported.
+    Dry,
+    /// There may be more.
+    More,
+    /// The connection is over.
+    Over,
 }
 
 #[derive(Debug)]
@@ -122,15 +177,22 @@ impl Multiplexed {
     /// Over a new connection.
     pub(crate) fn new(stream: Box<dyn Stream>, endpoint: &Endpoint, is_bound: bool) -> Self {
         let gate = Arc::new(Gate::new("shared connection", Scope::Connection));
-        let sending = Sending { memory: Vec::with_capacity(1024), announced: None };
+        let sending = Sending { memory: Vec::with_capacity(1024), announced: None, rest: Vec::new(), sent: 0 };
+        let idle_since = Monotonic::from_nanos(0);
         let waiting = RequestTable::new(Initiative::Ours, MOST);
+        let reading = Reading { framer: Framer::new(), received: ReceiveBuffer::new() };
         Multiplexed {
             stream,
             endpoint: endpoint.clone(),
             sending: Exclusive::new("sending end", Scope::Connection, sending).with_gate(Arc::clone(&gate)),
             gate,
-            requests: Mutex::new("request table", Scope::Connection, Requests { waiting, over: false }),
-            reading: Turn::new(Reading { framer: Framer::new(), received: ReceiveBuffer::new() }),
+            requests: Mutex::new(
+                "request table",
+                Scope::Connection,
+                Requests { waiting, over: false, used: true, idle_since },
+            ),
+            reading: Exclusive::new("replies", Scope::Connection, reading),
+            behind: AtomicBool::new(false),
             place: OnceLock::new(),
             is_bound: AtomicBool::new(is_bound),
             forks: corelane_sys::process::generation(),
@@ -167,8 +229,12 @@ impl Multiplexed {
     }
 
     /// The sending end, for one request; `None` if others have it until `deadline`.
-    pub(crate) fn sender(&self, deadline: Option<Monotonic>) -> Option<ExclusiveGuard<'_, Sending>> {
-        self.sending.try_lock().or_else(|| self.gate.wait(deadline, || self.sending.try_lock()))
+    pub(crate) fn sender(&self, deadline: Option<Monotonic>) -> Option<Sender<'_>> {
+        self.try_sender().or_else(|| self.gate.wait(deadline, || self.try_sender()))
+    }
+
+    fn try_sender(&self) -> Option<Sender<'_>> {
+        self.sending.try_lock().map(|sending| Sender { sending, _behind: Behind(self) })
     }
 
     /// Enters a request in the table.
@@ -179,6 +245,7 @@ impl Multiplexed {
         if requests.over {
             return Err(NoPlace::Over);
         }
+        requests.used = true;
         let id = requests.waiting.insert(Arc::clone(&pending)).map_err(|_| NoPlace::Full)?;
         Ok((id, pending))
     }
@@ -189,8 +256,13 @@ impl Multiplexed {
     }
 
     /// Sends a finished message until `deadline`.
+    ///
+    /// # Errors
+    /// How much of it went out, and why no more. A message of which a part is out when the time is over goes on later, because others
+    /// use the connection: it counts as out.
     pub(crate) fn send(
         &self,
+        sender: &mut Sender<'_>,
         message: &Encoder<'_>,
         deadline: Option<Monotonic>,
         fragments: Option<Vec<u8>>,
@@ -204,35 +276,116 @@ impl Multiplexed {
             None => message.gather(&mut list, IoSlice::new),
         };
         let mut written = Written::Nothing;
+        let wait = deadline.map_or(Wait::Block, Wait::Until);
+        self.send_rest(sender, wait).map_err(|error| (written, error.into()))?;
         while !left.is_empty() {
-            match self.stream.send_vectored(left, deadline.map_or(Wait::Block, Wait::Until)) {
+            match self.stream.send_vectored(left, wait) {
                 Ok(sent) => {
                     IoSlice::advance_slices(&mut left, sent);
                     written = Written::Part;
                 }
-                Err(error) => {
-                    if written == Written::Part || error.kind() != io::ErrorKind::TimedOut {
-                        self.close_sending();
-                    }
+                Err(error) if error.kind() != io::ErrorKind::TimedOut => {
+                    self.close_sending();
                     return Err((written, error.into()));
+                }
+                Err(_) if written == Written::Nothing => return Err((written, Broken::TimedOut)),
+                Err(_) => {
+                    self.send_later(sender, left.iter().map(|slice| &**slice));
+                    return Err((Written::Whole, Broken::TimedOut));
                 }
             }
         }
         Ok(())
     }
 
+    /// Keeps the end of a message that has begun.
+    #[cold]
+    fn send_later<'o>(&self, sender: &mut Sender<'_>, left: impl Iterator<Item = &'o [u8]>) {
+        left.for_each(|octets| sender.rest.extend_from_slice(octets));
+        self.behind.store(true, Ordering::Release);
+    }
+
+    /// Sends what is left of an earlier message.
+    fn send_rest(&self, sender: &mut Sender<'_>, wait: Wait) -> io::Result<()> {
+        if sender.rest.is_empty() {
+            return Ok(());
+        }
+        while let Some(left) = sender.rest.get(sender.sent..).filter(|left| !left.is_empty()) {
+            match self.stream.send(left, wait) {
+                Ok(sent) => sender.sent += sent,
+                Err(error) => {
+                    if !matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) {
+                        self.behind.store(false, Ordering::Release);
+                        self.close_sending();
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        (sender.rest, sender.sent) = (Vec::new(), 0);
+        self.behind.store(false, Ordering::Release);
+        self.watch_room(false);
+        Ok(())
+    }
+
+    /// There may be room for what is left of a message. Whoever has the sending end sees to it otherwise.
+    #[cold]
+    pub(super) fn go_on_sending(&self) {
+        if let Some(mut sender) = self.try_sender() {
+            // What failed has ended the connection; the reader finds its end.
+            let _ = self.send_rest(&mut sender, Wait::Now);
+        }
+    }
+
+    #[cold]
+    fn watch_room(&self, wanted: bool) {
+        let watched = self.place.get().zip(self.stream.readiness()).map(|(place, fd)| place.watch_room(fd, wanted));
+        if !matches!(watched, Some(Ok(()))) && wanted {
+            self.close_sending();
+        }
+    }
+
     /// Tells the server that the reply to `id` is not wanted any more: a hint, if there is room for it at once.
     pub(crate) fn cancel(&self, id: u32, version: corelane_wire::Version) {
         self.forget(id);
-        let Some(_sender) = self.sending.try_lock() else { return };
+        let Some(mut sender) = self.try_sender() else { return };
+        if self.send_rest(&mut sender, Wait::Now).is_err() {
+            return;
+        }
         let mut cancel = Encoder::new();
         giop::write_cancel_request(&mut cancel, version, id);
-        let mut list = no_slices();
-        match self.stream.send_vectored(cancel.gather(&mut list, IoSlice::new), Wait::Now) {
-            Ok(sent) if sent == cancel.len() => {}
+        let octets: Vec<u8> = cancel.slices().flatten().copied().collect();
+        match self.stream.send(&octets, Wait::Now) {
+            Ok(sent) if sent == octets.len() => {}
+            Ok(sent) => self.send_later(&mut sender, octets.get(sent..).into_iter()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            _ => self.close_sending(),
+            Err(_) => self.close_sending(),
         }
+    }
+
+    /// Ends the connection if nobody has used it for `idle`, in steps of how often this is asked, and gives back memory that large
+    /// requests took. True when it has ended.
+    #[cold]
+    pub(crate) fn tidy(&self, now: Monotonic, idle: Duration) -> bool {
+        let mut requests = self.requests.lock();
+        if std::mem::take(&mut requests.used) || !requests.waiting.is_empty() || self.behind.load(Ordering::Acquire) {
+            requests.idle_since = now;
+            return requests.over;
+        }
+        if !requests.over && now.since(requests.idle_since) < idle {
+            drop(requests);
+            if let Some(mut sender) = self.try_sender()
+                && sender.memory.capacity() > KEPT
+            {
+                sender.memory = Vec::new();
+            }
+            return false;
+        }
+        // Whoever was about to enter a request is told, and takes another connection.
+        requests.over = true;
+        drop(requests);
+        self.stream.shutdown(Half::Both);
+        true
     }
 
     /// Nothing can follow what was sent, half a message perhaps. What the server still has to say, CloseConnection above all, is read
@@ -243,22 +396,20 @@ impl Multiplexed {
         self.stream.shutdown(Half::Write);
     }
 
-    /// There is something to read: completes the requests whose replies have come. False when the connection is over.
-    pub(crate) fn read(&self, limits: &Limits) -> bool {
-        let mut turn = self.reading.enter();
-        while let Some(mut mine) = turn {
-            if let Err(lost) = mine.with(|reading| self.read_all(reading, limits)) {
-                self.end(&lost);
-                return false;
-            }
-            turn = mine.leave().err();
-        }
-        true
+    /// There is something to read: completes the requests whose replies have come.
+    pub(crate) fn read(&self, limits: &Limits) -> Read {
+        // One thread reads.
+        let Some(mut reading) = self.reading.try_lock() else { return Read::Dry };
+        self.read_some(&mut reading, limits).unwrap_or_else(|lost| {
+            self.end(&lost);
+            Read::Over
+        })
     }
 
-    /// Reads until nothing is there any more.
-    fn read_all(&self, reading: &mut Reading, limits: &Limits) -> Result<(), Lost> {
+    /// Reads until nothing is there any more, or others are to have a turn.
+    fn read_some(&self, reading: &mut Reading, limits: &Limits) -> Result<Read, Lost> {
         let Reading { framer, received } = reading;
+        let mut read = 0;
         loop {
             let wanted = match framer.next(received.unread(), limits).map_err(|fault| Lost::Fault(fault.into()))? {
                 Step::Message { header, len } => {
@@ -278,10 +429,19 @@ impl Multiplexed {
                 }
                 Step::NeedMore(wanted) => wanted,
             };
+            if received.is_empty() && received.capacity() > KEPT {
+                *received = ReceiveBuffer::new();
+            }
+            if read >= BURST {
+                return Ok(Read::More);
+            }
             match self.stream.recv(received.room(wanted), Wait::Now) {
                 Ok(0) => return Err(Lost::Io(io::ErrorKind::UnexpectedEof)),
-                Ok(count) => received.filled(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Ok(count) => {
+                    read += count;
+                    received.filled(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Read::Dry),
                 Err(error) => return Err(Lost::Io(error.kind())),
             }
         }
@@ -347,12 +507,13 @@ impl Pending {
     /// Waits for the reply.
     pub(crate) fn wait(&self, deadline: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<Arrived, Broken> {
         serving::let_others_read();
+        // Where there is no descriptor to be had, the reply alone is waited for.
         if (serving::is_serving() || canceller.is_some())
-            && let Some(bell) = self.bell()?
+            && let Ok(Some(bell)) = self.bell()
         {
-            serving::until_readable(bell.as_fd(), deadline)?;
-            if let Some(canceller) = canceller {
-                canceller.wait_beside(bell.as_fd(), deadline)?;
+            let _ = serving::until_readable(bell.as_fd(), deadline, canceller);
+            if let Some(Err(Broken::Cancelled)) = canceller.map(|other| other.wait_beside(bell.as_fd(), deadline)) {
+                return Err(Broken::Cancelled);
             }
         }
         let mut state = self.state.lock();
@@ -374,5 +535,51 @@ impl Pending {
         let State::Waiting(bell) = &mut *state else { return Ok(None) };
         *bell = Some(Arc::clone(&made));
         Ok(Some(made))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane_net::Peer;
+
+    use super::*;
+
+    /// A server that sends replies which nobody waits for, without end.
+    #[derive(Debug)]
+    struct Endless;
+
+    const REPLY: &[u8; 24] = b"GIOP\x01\x02\x01\x01\x0c\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0";
+
+    impl Stream for Endless {
+        fn recv(&self, buffer: &mut [u8], _: Wait) -> io::Result<usize> {
+            let whole = buffer.chunks_exact_mut(REPLY.len());
+            Ok(whole.map(|reply| reply.copy_from_slice(REPLY)).count() * REPLY.len())
+        }
+
+        fn send_vectored(&self, _: &[IoSlice<'_>], _: Wait) -> io::Result<usize> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+
+        fn readiness(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            None
+        }
+
+        fn set_coarse_timeouts(&self, _: Duration, _: Duration) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn shutdown(&self, _: Half) {}
+
+        fn peer(&self) -> &Peer {
+            &Peer::Unknown
+        }
+    }
+
+    #[test]
+    fn a_server_that_sends_without_end_leaves_others_their_turn() {
+        let connection = Multiplexed::new(Box::new(Endless), &Endpoint::tcp("127.0.0.1", 1), true);
+        for _ in 0..3 {
+            assert_eq!(connection.read(&Limits::DEFAULT), Read::More);
+        }
     }
 }

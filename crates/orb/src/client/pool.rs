@@ -124,20 +124,21 @@ impl Pool {
         None
     }
 
-    /// A connection: an idle one, a new one while the bound allows, else the first that comes back before `until`.
+    /// A connection: an idle one, a new one while the bound allows, else the first that comes back before `whole`. A new one is made
+    /// until what `until` says then.
     #[cold]
     pub(crate) fn connect(
         self: &Arc<Self>,
         core: &Core,
         whole: Option<Monotonic>,
-        until: Option<Monotonic>,
+        until: impl FnOnce() -> Option<Monotonic>,
         fresh: bool,
     ) -> Result<Checkout, NoConnection> {
         let checkout = match self.free().or_else(|| self.gate.wait(whole, || self.free())) {
             Some(checkout) => checkout,
             None => return Err(NoConnection::AllBusy),
         };
-        self.ready(checkout, core, until, fresh)
+        self.ready(checkout, core, until(), fresh)
     }
 
     /// Makes the connection of a slot that has none, or if only a `fresh` one will do.
@@ -243,13 +244,37 @@ impl Pool {
     /// Closes the connections that have hung up and that nobody uses; those in use are closed when they come back.
     #[cold]
     pub(crate) fn sweep(&self) {
-        self.close(|connection| !connection.is_usable());
+        if !self.band.is_real_time() {
+            self.close(|connection| !connection.is_usable());
+        }
     }
 
-    /// Closes the connections that nobody has used for `idle`.
+    /// Closes the connections that nobody has used for `idle`, and gives back memory of those that are not used.
+    ///
+    /// Not for callers with a real-time priority: a slot that this thread has is one that they do not find, and nobody lends it their
+    /// priority. They close what has hung up when they come by it.
     #[cold]
     pub(crate) fn tidy(&self, now: Monotonic, idle: Duration) {
-        self.close(|connection| !connection.is_usable() || connection.idle_for(now) >= idle);
+        if self.band.is_real_time() {
+            return;
+        }
+        self.close(|connection| {
+            let unused = connection.idle_for(now);
+            if unused > Duration::ZERO {
+                connection.shrink();
+            }
+            !connection.is_usable() || unused >= idle
+        });
+        let shared = self.shared.lock();
+        let Shared::Open(connection) = &*shared else { return };
+        let connection = Arc::clone(connection);
+        drop(shared);
+        if connection.tidy(now, idle) {
+            let mut shared = self.shared.lock();
+            if matches!(&*shared, Shared::Open(other) if Arc::ptr_eq(other, &connection)) {
+                *shared = Shared::None;
+            }
+        }
     }
 
     fn close(&self, unwanted: impl Fn(&mut ClientConnection) -> bool) {
@@ -308,5 +333,107 @@ impl Drop for Checkout {
 impl std::fmt::Debug for Checkout {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Checkout").field(&*self.0).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use corelane_sched::{Priority, PriorityBand};
+
+    use super::*;
+    use crate::Orb;
+    use crate::receive::KEPT;
+
+    /// Connections of a band to a server that says nothing.
+    struct Played {
+        orb: Orb,
+        pool: Arc<Pool>,
+        _listener: std::net::TcpListener,
+    }
+
+    fn play(band: Band, bound: usize) -> Played {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = Endpoint::tcp("127.0.0.1", listener.local_addr().unwrap().port());
+        let pool = Arc::new(Pool::new([endpoint].into(), Sockets::default(), band, bound));
+        Played { orb: Orb::new().unwrap(), pool, _listener: listener }
+    }
+
+    impl Played {
+        fn connect(&self) -> Checkout {
+            self.pool.connect(self.orb.core(), None, || None, false).unwrap()
+        }
+    }
+
+    const fn second(second: u64) -> Monotonic {
+        Monotonic::from_nanos(second * 1_000_000_000)
+    }
+
+    #[test]
+    fn connections_that_nobody_uses_give_back_memory_and_end() {
+        let played = play(Band::of_thread(), 2);
+        let mut checkout = played.connect();
+        checkout.request_memory.reserve(2 * KEPT);
+        drop(checkout);
+        let memory = || played.pool.idle().map(|connection| connection.request_memory.capacity());
+        // It was used since the last look, which there was none.
+        played.pool.tidy(second(1), Duration::from_secs(9));
+        assert!(memory().is_some_and(|memory| memory > KEPT));
+        played.pool.tidy(second(2), Duration::from_secs(9));
+        assert_eq!(memory(), Some(0));
+        played.pool.tidy(second(9), Duration::from_secs(9));
+        assert_eq!(memory(), Some(0));
+        played.pool.tidy(second(10), Duration::from_secs(9));
+        assert_eq!(memory(), None);
+    }
+
+    #[test]
+    fn shared_connections_end_when_nobody_uses_them() {
+        let played = play(Band::of_thread(), 1);
+        let shared = || played.pool.shared(played.orb.core(), None).unwrap();
+        let first = shared();
+        let (id, _pending) = first.register().unwrap();
+        let tidy = |at| played.pool.tidy(second(at), Duration::from_secs(3));
+        (1..9).for_each(tidy);
+        first.forget(id);
+        (9..11).for_each(tidy);
+        assert!(first.is_open() && Arc::ptr_eq(&first, &shared()));
+        tidy(11);
+        assert!(!first.is_open() && first.register().is_err());
+        assert!(!Arc::ptr_eq(&first, &shared()), "the next one is new");
+    }
+
+    #[test]
+    fn slots_of_real_time_callers_are_theirs() {
+        let every = PriorityBand { low: Priority::MIN, high: Priority::MAX };
+        let played = play(Band::of_range(every), 1);
+        played.connect().bound();
+        for at in 1..4 {
+            played.pool.tidy(second(at), Duration::ZERO);
+        }
+        played.pool.sweep();
+        assert!(played.pool.slots[0].try_lock().is_some_and(|slot| slot.is_some()));
+    }
+
+    #[test]
+    fn the_time_to_connect_begins_when_there_is_a_place() {
+        let played = play(Band::of_thread(), 1);
+        let taken = played.pool.free().unwrap();
+        let asked = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let until = || {
+                    asked.store(true, Ordering::SeqCst);
+                    None
+                };
+                played.pool.connect(played.orb.core(), None, until, false).map(drop)
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!asked.load(Ordering::SeqCst), "it runs while all places are taken");
+            drop(taken);
+            waiter.join().unwrap().unwrap();
+        });
+        assert!(asked.load(Ordering::SeqCst));
     }
 }

@@ -1,28 +1,33 @@
 //! Who reads the connections that several calls share: one thread for each priority band, made with the band's first such
-//! connection by a caller of that band, whose scheduling it inherits.
+//! connection by a caller of that band, whose scheduling it inherits. It runs on the cores of the thread that made the ORB.
 
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::slots::SlotTable;
-use corelane_sys::thread::{self, JoinHandle};
+use corelane_sys::thread::{self, CpuSet, JoinHandle};
 use corelane_wire::Limits;
 
 use super::bands::Band;
-use super::multiplexed::{Lost, Multiplexed};
+use super::multiplexed::{Lost, Multiplexed, Read};
 
 const STOP: u64 = u64::MAX;
+const INTEREST: Interest = Interest::READABLE.and(Interest::HANG_UP).and(Interest::EDGE);
 /// Shared connections that one thread reads at most.
 const MOST: u32 = 1 << 16;
 
 /// The threads of all bands.
 pub(crate) struct Replies {
     limits: Limits,
+    /// Those of the thread that made the ORB, if they are known.
+    cores: Option<CpuSet>,
     bands: Mutex<Threads>,
 }
 
@@ -58,7 +63,8 @@ struct Reader {
 
 impl Replies {
     pub(crate) fn new(limits: Limits) -> Self {
-        Replies { limits, bands: Mutex::new("readers of replies", Scope::Orb, Threads::default()) }
+        let cores = thread::affinity(None).ok();
+        Replies { limits, cores, bands: Mutex::new("readers of replies", Scope::Orb, Threads::default()) }
     }
 
     /// Reads `connection` from now on, until it ends.
@@ -69,9 +75,8 @@ impl Replies {
         let reader = self.reader(band)?;
         let (slot, generation) =
             reader.connections.insert(Arc::downgrade(connection)).map_err(|full| io::Error::other(full.to_string()))?;
-        let token = (u64::from(slot) << 32) | u64::from(generation);
         let place = Place { reader: Arc::clone(&reader), slot, generation };
-        reader.epoll.add(fd, token, Interest::READABLE | Interest::HANG_UP | Interest::EDGE)?;
+        reader.epoll.add(fd, place.token(), INTEREST)?;
         connection.keep(place);
         Ok(())
     }
@@ -81,7 +86,8 @@ impl Replies {
         if bands.stopped {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the ORB has been shut down"));
         }
-        if let Some(running) = bands.running.iter().find(|running| running.band == band) {
+        let alive = |running: &&Running| running.band == band && !running.reader.stop.load(Ordering::Acquire);
+        if let Some(running) = bands.running.iter().find(alive) {
             return Ok(Arc::clone(&running.reader));
         }
         let (epoll, wake) = (Epoll::new()?, Wake::new()?);
@@ -91,7 +97,12 @@ impl Replies {
             Arc::new(Reader { epoll, wake, stop: AtomicBool::new(false), connections, limits: self.limits.clone() });
         let own = Arc::clone(&reader);
         let builder = thread::Builder::new().name(format!("orb/r{}", band.number())).stack_size(256 * 1024);
-        let thread = builder.spawn(move || own.run())?;
+        let run = move || own.run();
+        let thread = match self.cores {
+            // The caller's own cores do where the system has taken those away.
+            Some(cores) => builder.clone().affinity(cores).spawn(run.clone()).or_else(|_| builder.spawn(run))?,
+            None => builder.spawn(run)?,
+        };
         bands.running.push(Running { band, reader: Arc::clone(&reader), thread });
         Ok(reader)
     }
@@ -111,6 +122,18 @@ impl Replies {
     }
 }
 
+impl Place {
+    fn token(&self) -> u64 {
+        (u64::from(self.slot) << 32) | u64::from(self.generation)
+    }
+
+    /// Wants to be told of room to send, or not any more.
+    pub(super) fn watch_room(&self, fd: BorrowedFd<'_>, wanted: bool) -> io::Result<()> {
+        let interest = if wanted { INTEREST | Interest::WRITABLE } else { INTEREST };
+        self.reader.epoll.modify(fd, self.token(), interest)
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         // The kernel forgets the descriptor when the stream is dropped.
@@ -127,21 +150,48 @@ impl fmt::Debug for Place {
 impl Reader {
     fn run(&self) {
         let mut events = [Event::EMPTY; 32];
+        // Those with more to read than they may in one go. They take turns with what is reported.
+        let mut listed: Vec<u64> = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
-            let Ok(count) = self.epoll.wait(&mut events, None) else { return };
+            let timeout = (!listed.is_empty()).then_some(Duration::ZERO);
+            // Without being told of anything nothing can be read: what waits for it ends.
+            let Ok(count) = self.epoll.wait(&mut events, timeout) else {
+                // The next connection gets another thread.
+                self.stop.store(true, Ordering::Release);
+                break;
+            };
+            for token in std::mem::take(&mut listed) {
+                self.read(token, &mut listed);
+            }
             for event in &events[..count] {
-                let (slot, generation) = ((event.token() >> 32) as u32, event.token() as u32);
-                let Some(connection) = self.connections.get(slot, generation) else { continue };
-                let alive = Weak::upgrade(&connection).is_some_and(|connection| connection.read(&self.limits));
-                drop(connection);
-                if !alive {
-                    // The kernel forgets the descriptor when the stream is dropped.
-                    let _ = self.connections.retire(slot, generation);
+                if event.writable()
+                    && let Some(connection) = self.connection(event.token())
+                {
+                    connection.go_on_sending();
+                }
+                if !listed.contains(&event.token()) {
+                    self.read(event.token(), &mut listed);
                 }
             }
         }
         for connection in self.connections.iter().filter_map(|connection| connection.upgrade()) {
             connection.end(&Lost::Io(io::ErrorKind::ConnectionAborted));
+        }
+    }
+}
+
+impl Reader {
+    /// The connection with this token, if there still is one.
+    fn connection(&self, token: u64) -> Option<Arc<Multiplexed>> {
+        self.connections.get((token >> 32) as u32, token as u32).and_then(|connection| connection.upgrade())
+    }
+
+    fn read(&self, token: u64, listed: &mut Vec<u64>) {
+        match self.connection(token).map(|connection| connection.read(&self.limits)) {
+            Some(Read::More) => listed.push(token),
+            Some(Read::Dry) => {}
+            // The kernel forgets the descriptor when the stream is dropped.
+            Some(Read::Over) | None => drop(self.connections.retire((token >> 32) as u32, token as u32)),
         }
     }
 }

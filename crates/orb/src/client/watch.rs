@@ -115,7 +115,10 @@ impl Shared {
         let mut tidied = Monotonic::now();
         while !self.stop.load(Ordering::Acquire) {
             let period = self.tidied.get().map(|(_, period)| *period);
-            let Ok(count) = self.epoll.wait(&mut events, period) else { return };
+            let count = match self.epoll.wait(&mut events, period) {
+                Ok(count) => count,
+                Err(error) => return self.failed(&error),
+            };
             if let Some((core, period)) = self.tidied.get()
                 && tidied.elapsed() >= *period
                 && let Some(core) = core.upgrade()
@@ -133,6 +136,16 @@ impl Shared {
                     pool.sweep();
                 }
             }
+        }
+    }
+}
+
+impl Shared {
+    /// The thread ends early: hang-ups are found out by calls from now on, and nothing is tidied.
+    #[cold]
+    fn failed(&self, error: &io::Error) {
+        if let Some(core) = self.tidied.get().and_then(|(core, _)| core.upgrade()) {
+            core.events().report(&crate::event::Event::ThreadFailed { message: format!("orb/watch: {error}") });
         }
     }
 }

@@ -154,7 +154,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
                     }
                 }
             }
-            _ => Err(Box::new(Trouble::Failed(Input::ConnectFailed, Detail::default()))),
+            _ => Err(unreachable_step()),
         }
     }
 
@@ -177,16 +177,15 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 
     fn post_once(&mut self) -> Result<Posted, Box<Trouble>> {
-        let failed = || Box::new(Trouble::Failed(Input::ConnectFailed, Detail::default()));
-        let profile = self.target.profiles.get(self.profile).ok_or_else(failed)?;
-        let Some(Connection::Shared(connection)) = self.connection.take() else { return Err(failed()) };
+        let profile = self.target.profiles.get(self.profile).ok_or_else(unreachable_step)?;
+        let Some(Connection::Shared(connection)) = self.connection.take() else { return Err(unreachable_step()) };
         let way = Way { target: &self.target, profile, addressing: self.addressing };
         if let Some(range) = self.pool.as_ref().and_then(|pool| pool.band().range())
             && connection.is_unbound()
         {
             self.call.bind_shared(way, &connection, range)?;
         }
-        self.call.post(way, &connection)?.ok_or_else(failed)
+        self.call.post(way, &connection)?.ok_or_else(unreachable_step)
     }
 
     fn connect(&mut self) -> Input {
@@ -222,14 +221,16 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
 
     fn connect_anew(&mut self) -> Input {
         let start = clock::now();
-        let (whole, until) = self.connect_until(start);
+        self.call.due = self.call.due.fixed();
+        let until = || self.connect_until(clock::now());
         let Some(pool) = &self.pool else { return Input::ConnectFailed };
-        let outcome = match self.call.core.config().all_busy {
+        let (core, fresh) = (self.call.core, self.fresh);
+        let outcome = match core.config().all_busy {
             AllBusy::Share => match pool.free() {
-                Some(free) => pool.ready(free, self.call.core, until, self.fresh).map(Connection::Own),
-                None => pool.shared(self.call.core, until).map(Connection::Shared),
+                Some(free) => pool.ready(free, core, until(), fresh).map(Connection::Own),
+                None => pool.shared(core, until()).map(Connection::Shared),
             },
-            AllBusy::Wait => pool.connect(self.call.core, whole, until, self.fresh).map(Connection::Own),
+            AllBusy::Wait => pool.connect(core, self.call.due.moment(), until, fresh).map(Connection::Own),
         };
         self.connected(outcome, start, clock::now())
     }
@@ -239,21 +240,20 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             return refused;
         }
         let start = clock::now();
-        let (_, until) = self.connect_until(start);
+        self.call.due = self.call.due.fixed();
+        let until = self.connect_until(start);
         let Some(pool) = &self.pool else { return Input::ConnectFailed };
         let outcome = pool.shared(self.call.core, until).map(Connection::Shared);
         self.connected(outcome, start, clock::now())
     }
 
-    /// Until when a connection may be waited for, and until when it may be made, from `start` on.
-    fn connect_until(&mut self, start: Monotonic) -> (Option<Monotonic>, Option<Monotonic>) {
-        self.call.due = self.call.due.fixed();
+    /// Until when a connection may be made, from `start` on: when the call may have it. The call's time is fixed.
+    fn connect_until(&self, start: Monotonic) -> Option<Monotonic> {
         let whole = self.call.due.moment();
-        let until = match self.policies.connect_timeout {
+        match self.policies.connect_timeout {
             Some(timeout) => Some(whole.map_or(start + timeout, |whole| whole.min(start + timeout))),
             None => whole,
-        };
-        (whole, until)
+        }
     }
 
     /// What came of connecting between `start` and `now`.
@@ -343,4 +343,10 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
         exception.with_detail(detail)
     }
+}
+
+/// A step that the machine does not ask for: nothing was sent, and no other address would do better.
+#[cold]
+fn unreachable_step() -> Box<Trouble> {
+    Box::new(Trouble::Refused(SystemException::new(Kind::Internal, 0, Completion::No)))
 }

@@ -65,14 +65,18 @@ impl<'r> Call<'r, '_, '_> {
         }
         let size = self.core.config().fragment_size;
         let fragments = size.and_then(|size| crate::fragment::cut(&encoder, id, size));
-        let sent = connection.send(&encoder, deadline, fragments);
+        let sent = connection.send(&mut sender, &encoder, deadline, fragments);
         sender.memory = encoder.into_buffer();
-        if sent.is_ok() {
+        if matches!(sent, Ok(()) | Err((Written::Whole, _))) {
             sender.announced = announced;
         }
         drop(sender);
         if let Err((written, broken)) = sent {
             connection.forget(id);
+            if written == Written::Whole {
+                // Too late, but the server will have it.
+                return Err(self.given_up(connection.endpoint(), &broken));
+            }
             return Err(lost(self, written, broken));
         }
         if !self.wants_reply() {

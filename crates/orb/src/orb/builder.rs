@@ -189,7 +189,8 @@ impl OrbBuilder {
     }
 
     /// How long a connection to a server may be idle before it is closed; 180 s by default. It is looked at in steps of a quarter
-    /// of this time, or of a second.
+    /// of this time, or of a second. Connections of threads with a fixed priority, and of priority bands, stay: the thread that looks
+    /// could be preempted with one of them in its hands.
     pub fn idle_connection_time(mut self, time: Duration) -> Self {
         self.idle_time = time;
         self
@@ -210,7 +211,7 @@ impl OrbBuilder {
     }
 
     /// Sends GIOP 1.2 messages larger than this in fragments of at most so many octets (a multiple of 8, at least 64). By
-    /// default messages are sent whole.
+    /// default messages are sent whole; those of GIOP 1.1 always are (docs/decisions/0005).
     pub fn fragment_size(mut self, octets: usize) -> Self {
         self.fragment_size = Some((octets & !7).max(64));
         self

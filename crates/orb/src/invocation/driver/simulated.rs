@@ -28,6 +28,7 @@ pub(crate) struct Simulated<'c, 'a> {
     start: Monotonic,
     whole: Option<Monotonic>,
     until: Option<Monotonic>,
+    queued: bool,
     waiting: Option<(Checkout, u32)>,
     /// Known already, to be said at the end of the time.
     later: Option<Input>,
@@ -45,7 +46,7 @@ impl<'c, 'a> Simulated<'c, 'a> {
         let call = Call::new(object.core(), object, Request::Call { operation, response, arguments })?;
         let driver = Driver::new(call);
         let start = clock::now();
-        Ok(Simulated { driver, start, whole: None, until: None, waiting: None, later: None, follows: 0 })
+        Ok(Simulated { driver, start, whole: None, until: None, queued: false, waiting: None, later: None, follows: 0 })
     }
 
     pub(crate) fn begin(&mut self) -> Stop<'c> {
@@ -70,7 +71,9 @@ impl<'c, 'a> Simulated<'c, 'a> {
                 Some(input) => self.tell(input),
                 None => {
                     self.start = clock::now();
-                    (self.whole, self.until) = self.driver.connect_until(self.start);
+                    self.driver.call.due = self.driver.call.due.fixed();
+                    self.whole = self.driver.call.due.moment();
+                    self.until = self.driver.connect_until(self.start);
                     Stop::Connection
                 }
             },
@@ -133,10 +136,17 @@ impl<'c, 'a> Simulated<'c, 'a> {
         let Some(pool) = self.driver.pool.clone() else { return self.tell(Input::ConnectFailed) };
         let outcome = match pool.free() {
             Some(checkout) => {
+                if std::mem::take(&mut self.queued) {
+                    self.until = self.driver.connect_until(clock::now());
+                }
                 pool.ready(checkout, self.driver.call.core, self.until, self.driver.fresh).map(Connection::Own)
             }
             None if self.whole.is_some_and(|whole| clock::now() >= whole) => Err(NoConnection::AllBusy),
-            None => return Stop::Turn,
+            None => {
+                // The time for connecting begins when there is a place for a connection.
+                self.queued = true;
+                return Stop::Turn;
+            }
         };
         let input = self.driver.connected(outcome, self.start, clock::now());
         self.tell(input)

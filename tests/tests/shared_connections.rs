@@ -1,0 +1,205 @@
+//! Connections that several calls share, and what becomes of the calls when the server, the ORB or one of the callers gives up.
+//! The server is played by the test, octet by octet.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use corelane::{
+    CallPolicies, Canceller, Completion, Deferred, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind,
+    Timeout,
+};
+use corelane_sys::thread::current_tid;
+use corelane_wire::giop::{Header, MessageKind};
+
+/// A server that the test plays, and a client's reference to an object of it.
+struct Played {
+    listener: TcpListener,
+    orb: Orb,
+    object: ObjectRef,
+}
+
+fn play() -> Played {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let orb = Orb::new().unwrap();
+    let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/x")).unwrap().unwrap();
+    Played { listener, orb, object }
+}
+
+impl Played {
+    fn accept(&self) -> TcpStream {
+        let (stream, _) = self.listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    /// Nobody else wants to connect.
+    fn assert_one_connection(&self) {
+        self.listener.set_nonblocking(true).unwrap();
+        assert!(self.listener.accept().is_err(), "there is a second connection");
+    }
+}
+
+fn post(object: &ObjectRef) -> Deferred {
+    object
+        .send_deferred("cube_octet", |encoder| {
+            encoder.write_u8(1);
+            Ok(())
+        })
+        .unwrap()
+}
+
+fn answer_of(mut call: Deferred) -> Result<u8, SystemException> {
+    call.reply()?.read(|decoder| decoder.read_u8())
+}
+
+/// The next message, whole.
+fn receive(stream: &mut TcpStream) -> (MessageKind, [u8; 4], usize) {
+    let mut header = [0; 12];
+    stream.read_exact(&mut header).unwrap();
+    let header = Header::parse(&header).unwrap();
+    let mut body = vec![0; header.total() - Header::LEN];
+    stream.read_exact(&mut body).unwrap();
+    (header.kind, body[..4].try_into().unwrap(), body.len())
+}
+
+/// The request id of the next message, a request.
+fn request(stream: &mut TcpStream) -> [u8; 4] {
+    let (kind, id, _) = receive(stream);
+    assert_eq!(kind, MessageKind::Request);
+    id
+}
+
+/// Answers with an octet.
+fn answer(stream: &mut TcpStream, id: [u8; 4], octet: u8) {
+    let mut reply = b"GIOP\x01\x02\x01\x01\x0d\x00\x00\x00".to_vec();
+    reply.extend_from_slice(&id);
+    reply.extend_from_slice(&[0; 8]);
+    reply.push(octet);
+    stream.write_all(&reply).unwrap();
+}
+
+/// What the server did not answer before it said CloseConnection it did not run.
+#[test]
+fn pending_calls_that_meet_close_connection_are_sent_again() {
+    let played = play();
+    let calls: Vec<_> = (0..3).map(|_| post(&played.object)).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = played.accept();
+            let first = request(&mut stream);
+            for _ in 0..2 {
+                let _ = request(&mut stream);
+            }
+            answer(&mut stream, first, 1);
+            stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
+            drop(stream);
+            for octet in [2, 3] {
+                // None of the connections that were there is trusted any more.
+                let mut stream = played.accept();
+                let id = request(&mut stream);
+                answer(&mut stream, id, octet);
+            }
+        });
+        let answers: Vec<_> = calls.into_iter().map(|call| answer_of(call).unwrap()).collect();
+        assert_eq!(answers, [1, 2, 3]);
+    });
+}
+
+/// A reset says nothing of what has run.
+#[test]
+fn pending_calls_on_a_connection_that_is_reset_may_have_run() {
+    let played = play();
+    let calls: Vec<_> = (0..3).map(|_| post(&played.object)).collect();
+    let mut stream = played.accept();
+    let _ = request(&mut stream);
+    // With requests unread the end is a reset.
+    drop(stream);
+    for call in calls {
+        let lost = answer_of(call).unwrap_err();
+        assert_eq!((lost.kind(), lost.completed()), (Kind::CommFailure, Completion::Maybe), "{lost}");
+    }
+    played.assert_one_connection();
+}
+
+#[test]
+fn pending_calls_end_with_the_orb() {
+    let played = play();
+    let call = post(&played.object);
+    let mut stream = played.accept();
+    let _ = request(&mut stream);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| answer_of(call).unwrap_err());
+        played.orb.shutdown(true).unwrap();
+        let lost = waiter.join().unwrap();
+        assert_eq!((lost.kind(), lost.completed()), (Kind::CommFailure, Completion::Maybe), "{lost}");
+    });
+}
+
+/// Waits until a thread of this process sleeps.
+fn until_asleep(tid: i32) {
+    let asleep = || {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+        stat.rsplit(')').next().unwrap().trim_start().starts_with('S')
+    };
+    while !asleep() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn cancelling_wakes_who_waits_for_a_deferred_reply() {
+    let played = play();
+    let canceller = Canceller::new().unwrap();
+    let call = post(&played.object.with_canceller(&canceller));
+    let other = post(&played.object);
+    let mut stream = played.accept();
+    let (cancelled, left) = (request(&mut stream), request(&mut stream));
+    let tid = AtomicI32::new(0);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            tid.store(current_tid().as_raw(), Ordering::SeqCst);
+            answer_of(call).unwrap_err()
+        });
+        while tid.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        until_asleep(tid.load(Ordering::SeqCst));
+        canceller.cancel();
+        let given_up = waiter.join().unwrap();
+        assert_eq!((given_up.kind(), given_up.minor() & 0xfff), (Kind::Transient, 3));
+        assert_eq!(given_up.completed(), Completion::Maybe);
+    });
+    let (kind, id, _) = receive(&mut stream);
+    assert_eq!((kind, id), (MessageKind::CancelRequest, cancelled));
+    answer(&mut stream, left, 9);
+    assert_eq!(answer_of(other).unwrap(), 9);
+}
+
+/// A caller whose time is over while the server takes its request only in part: the rest follows, and the calls of others go on.
+#[test]
+fn a_deadline_in_mid_message_leaves_the_connection_to_the_others() {
+    const LARGE: usize = 32 << 20;
+    let played = play();
+    let before = post(&played.object);
+    let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_millis(50))), ..CallPolicies::NONE };
+    let hasty = played
+        .object
+        .with_policies(policies)
+        .send_deferred("mirror", |encoder| encoder.write_octets_copied(&vec![7; LARGE]));
+    let late = hasty.map(drop).unwrap_err();
+    assert_eq!((late.kind(), late.completed()), (Kind::Timeout, Completion::Maybe), "{late}");
+    let mut stream = played.accept();
+    let first = request(&mut stream);
+    let (kind, cut, octets) = receive(&mut stream);
+    assert!(kind == MessageKind::Request && octets > LARGE);
+    let after = post(&played.object);
+    let last = request(&mut stream);
+    answer(&mut stream, cut, 0);
+    answer(&mut stream, last, 3);
+    answer(&mut stream, first, 1);
+    assert_eq!((answer_of(before).unwrap(), answer_of(after).unwrap()), (1, 3));
+    played.assert_one_connection();
+}
