@@ -1,6 +1,6 @@
 //! Compiles the tests' IDL.
 fn main() {
-    corelane_idl::Builder::new().compile("idl/probe.idl").compile("idl/dynamic.idl");
+    corelane_idl::Builder::new().compile("idl/probe.idl").compile("idl/dynamic.idl").compile("idl/timed.idl");
     // What the compiler's own tests look at.
     corelane_idl::Builder::new().idl_4().compile("../crates/idl/tests/accepted/values.idl");
 }

@@ -245,6 +245,8 @@ pub struct Operation {
     pub raises: Vec<DefinitionId>,
     /// Context properties it asks for.
     pub context: Vec<String>,
+    /// `@wcet`: microseconds of processor time that it takes at most.
+    pub worst_case: Option<u32>,
 }
 
 /// A parameter.

@@ -81,6 +81,15 @@ pub enum Event {
         /// How long the client was ready to wait when it sent it.
         remaining: Duration,
     },
+    /// An operation took more processor time than it declares (`@wcet`).
+    Overrun {
+        /// The operation.
+        operation: &'static str,
+        /// What it declares.
+        declared: Duration,
+        /// What it took.
+        used: Duration,
+    },
     /// A connection's packets do not carry the code point of its priority.
     CodePointRefused {
         /// Who is at the other end.
@@ -120,6 +129,9 @@ impl fmt::Display for Event {
             Event::DeadlinePassed { operation, waited, remaining } => {
                 write!(f, "{operation} came too late: it had {remaining:?} and waited {waited:?}")
             }
+            Event::Overrun { operation, declared, used } => {
+                write!(f, "{operation} took {used:?} of processor time and declares {declared:?}")
+            }
             Event::CodePointRefused { peer, dscp, error } => {
                 write!(f, "packets to {peer} do not carry code point {dscp}: {error}")
             }
@@ -156,6 +168,8 @@ pub struct EventCounts {
     pub priorities_refused: u64,
     /// Requests whose deadline had passed when their upcall was to begin.
     pub deadlines_passed: u64,
+    /// Operations that took longer than they declare.
+    pub overruns: u64,
 }
 
 pub(crate) type Callback = Box<dyn Fn(&Event) + Send + Sync>;
@@ -176,6 +190,7 @@ pub(crate) struct Events {
     handed_over: AtomicU64,
     priorities_refused: AtomicU64,
     deadlines_passed: AtomicU64,
+    overruns: AtomicU64,
 }
 
 impl Events {
@@ -207,6 +222,7 @@ impl Events {
             Event::ServantPanicked { .. } => Some(&self.panics),
             Event::PriorityRefused { .. } => Some(&self.priorities_refused),
             Event::DeadlinePassed { .. } => Some(&self.deadlines_passed),
+            Event::Overrun { .. } => Some(&self.overruns),
             Event::AcceptFailed { .. } | Event::CodePointRefused { .. } | Event::ThreadFailed { .. } => None,
         };
         if let Some(counter) = counter {
@@ -233,6 +249,7 @@ impl Events {
             handed_over: read(&self.handed_over),
             priorities_refused: read(&self.priorities_refused),
             deadlines_passed: read(&self.deadlines_passed),
+            overruns: read(&self.overruns),
         }
     }
 }

@@ -9,6 +9,12 @@
 //! The compiler repeats [`hash`] and [`slot`]; both sides check the same known answers, because a
 //! difference would make every operation unknown.
 
+use std::time::Duration;
+
+use crate::exception::SystemException;
+use crate::rt::Watch;
+use crate::servant::ServerCall;
+
 /// The operation names of an interface in the order of a minimal perfect hash.
 ///
 /// Made by the IDL compiler, in a `static` of the generated code.
@@ -18,6 +24,8 @@ pub struct OperationTable {
     longest: usize,
     displacements: &'static [u16],
     names: &'static [&'static str],
+    /// Microseconds of processor time that operations take at most; 0: not declared. Empty if none is.
+    worst_cases: &'static [u32],
 }
 
 impl OperationTable {
@@ -38,7 +46,45 @@ impl OperationTable {
             }
             at += 1;
         }
-        Self { seed, longest, displacements, names }
+        Self { seed, longest, displacements, names, worst_cases: &[] }
+    }
+
+    /// The same with what `@wcet` says of each operation: microseconds of processor time, 0 where it says nothing.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new), and when there are not as many times as names.
+    #[must_use]
+    pub const fn timed(
+        seed: u64,
+        displacements: &'static [u16],
+        names: &'static [&'static str],
+        worst_cases: &'static [u32],
+    ) -> Self {
+        assert!(names.len() == worst_cases.len());
+        Self { worst_cases, ..Self::new(seed, displacements, names) }
+    }
+
+    /// Runs an operation, and tells of it if it takes more of its thread's processor time than it declares. What declares nothing is
+    /// not measured.
+    ///
+    /// # Errors
+    /// Those of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) where results that took too long are dropped.
+    #[inline]
+    pub fn watch<'m>(
+        &self,
+        operation: Option<usize>,
+        call: &mut ServerCall<'m>,
+        run: impl FnOnce(&mut ServerCall<'m>) -> Result<(), SystemException>,
+    ) -> Result<(), SystemException> {
+        let declared = operation.and_then(|operation| self.worst_cases.get(operation)).copied().unwrap_or(0);
+        if declared == 0 {
+            return run(call);
+        }
+        let name = operation.and_then(|operation| self.names.get(operation)).copied().unwrap_or_default();
+        let watch = Watch::begin(name, Duration::from_micros(declared.into()));
+        let result = run(call);
+        watch.end(call, result)
     }
 
     /// The index of the operation called `name`, as the request carries it (without its NUL).

@@ -8,6 +8,7 @@ use corelane_wire::giop::{self, ReplyStatus, ServiceContext, context_id};
 use corelane_wire::{Decoder, Encoder, Version, rt};
 
 use crate::exception::{SystemException, UserException};
+use crate::orb::Core;
 
 /// What the IDL compiler makes for an interface: takes requests apart, calls the servant, puts replies together.
 ///
@@ -112,6 +113,12 @@ impl<'m> ServerCall<'m> {
         let mut call = ServerCall { arguments, reply, head, priority, raised: false };
         call.begin(ReplyStatus::NoException);
         call
+    }
+
+    /// The ORB that serves the call.
+    pub(crate) fn core(&self) -> Option<&Arc<Core>> {
+        let env: &dyn Any = self.arguments.env()?;
+        env.downcast_ref()
     }
 
     #[inline]

@@ -18,6 +18,7 @@ impl Resolver<'_> {
         if let Some(oneway) = operation.oneway {
             self.check_oneway(oneway, operation);
         }
+        let worst_case = self.worst_case(&declaration.annotations, at);
         let kind = Kind::Operation(Operation {
             name: id_name.symbol,
             oneway: operation.oneway.is_some(),
@@ -25,10 +26,21 @@ impl Resolver<'_> {
             parameters,
             raises,
             context: operation.context.iter().map(|name| name.value.clone()).collect(),
+            worst_case,
         });
         let id = self.add(at, id_name, declaration.first_token, kind);
         self.declare(at.scope, id_name, What::Definition(id));
         self.list(at, id);
+    }
+
+    /// `@wcet(microseconds)`.
+    fn worst_case(&mut self, annotations: &[ast::Annotation], at: At) -> Option<u32> {
+        let (microseconds, span) = self.annotated_number(annotations, "wcet", at).ok()??;
+        if microseconds == 0 {
+            let diagnostic = Diagnostic::error(span, "an operation takes at least one microsecond");
+            self.report(diagnostic.help("`@wcet` is processor time in microseconds"));
+        }
+        Some(microseconds).filter(|time| *time > 0)
     }
 
     fn check_oneway(&mut self, oneway: Span, operation: &ast::Operation) {

@@ -242,8 +242,15 @@ impl Resolver<'_> {
         let raises = self.raises(raises, at);
         self.declare(at.scope, name, What::Member);
         let Some(parent) = at.parent else { return };
-        let factory =
-            Operation { name: name.symbol, oneway: false, result: None, parameters, raises, context: Vec::new() };
+        let factory = Operation {
+            name: name.symbol,
+            oneway: false,
+            result: None,
+            parameters,
+            raises,
+            context: Vec::new(),
+            worst_case: None,
+        };
         if let Kind::Value(value) = &mut self.model.get_mut(parent).kind {
             value.factories.push(factory);
         }

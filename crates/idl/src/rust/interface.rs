@@ -24,6 +24,8 @@ pub(super) struct Call {
     pub(super) raises: Vec<DefinitionId>,
     /// Whether it sets an attribute.
     pub(super) sets: bool,
+    /// Microseconds of processor time that it takes at most, as declared.
+    pub(super) worst_case: Option<u32>,
 }
 
 impl Call {
@@ -68,6 +70,7 @@ impl Generator<'_> {
                         parameters: named.collect(),
                         raises: operation.raises.clone(),
                         sets: false,
+                        worst_case: operation.worst_case,
                     });
                 }
                 Kind::Attribute(attribute) => {
@@ -80,6 +83,7 @@ impl Generator<'_> {
                         parameters: Vec::new(),
                         raises: attribute.get_raises.clone(),
                         sets: false,
+                        worst_case: None,
                     };
                     let set = self.names.setter.get(member).map(|method| {
                         let parameter =
@@ -672,7 +676,7 @@ impl Generator<'_> {
         out: &mut Writer,
     ) {
         let exception = self.runtime("SystemException");
-        let mut all: Vec<(String, DefinitionId, usize)> = slots(id, own, calls);
+        let mut all: Vec<Slot> = slots(id, own, calls);
         for base in self.model().all_bases(id) {
             if let Kind::Interface(known) = &self.model().get(base).kind {
                 let calls = self.calls(&known.members);
@@ -686,21 +690,31 @@ impl Generator<'_> {
             return;
         }
         let table = self.runtime("OperationTable");
-        let names: Vec<&str> = all.iter().map(|(name, ..)| name.as_str()).collect();
+        let names: Vec<&str> = all.iter().map(|slot| slot.name.as_str()).collect();
         let hash =
             if interface.bases.is_empty() { PerfectHash::of(&own_names(calls)) } else { PerfectHash::of(&names) };
         let displacements: Vec<String> = hash.displacements.iter().map(u16::to_string).collect();
         let ordered: Vec<String> = match interface.bases.is_empty() {
             true => hash.order.iter().map(|index| format!("{:?}", calls[*index].wire)).collect(),
-            false => hash.order.iter().map(|index| format!("{:?}", all[*index].0)).collect(),
+            false => hash.order.iter().map(|index| format!("{:?}", all[*index].name)).collect(),
         };
+        let worst_cases: Vec<u32> = match interface.bases.is_empty() {
+            true => hash.order.iter().map(|index| calls[*index].worst_case.unwrap_or(0)).collect(),
+            false => hash.order.iter().map(|index| all[*index].worst_case).collect(),
+        };
+        let is_timed = worst_cases.iter().any(|time| *time > 0);
         out.table("const NAMES: &[&str] = &[", &ordered, "];");
         out.table("const DISPLACEMENTS: &[u16] = &[", &displacements, "];");
-        let made = format!("{table}::new({}, DISPLACEMENTS, NAMES)", hash.seed);
+        let mut made = format!("{table}::new({}, DISPLACEMENTS, NAMES)", hash.seed);
+        if is_timed {
+            let worst_cases: Vec<String> = worst_cases.iter().map(u32::to_string).collect();
+            out.table("const WORST_CASES: &[u32] = &[", &worst_cases, "];");
+            made = format!("{table}::timed({}, DISPLACEMENTS, NAMES, WORST_CASES)", hash.seed);
+        }
         out.assign(&format!("static OPERATIONS: {table}"), &made);
         let mut skeletons = std::collections::HashMap::from([(id, "Self".to_owned())]);
         let mut taken = HashSet::from([self.names.skeleton[&id].clone()]);
-        for (_, base, _) in all.iter().filter(|_| !interface.bases.is_empty()) {
+        for Slot { of: base, .. } in all.iter().filter(|_| !interface.bases.is_empty()) {
             if !skeletons.contains_key(base) {
                 let path = self.path_to_skeleton(*base);
                 let short = free(self.names.skeleton[base].clone(), &mut taken);
@@ -710,19 +724,24 @@ impl Generator<'_> {
                 skeletons.insert(*base, short);
             }
         }
-        out.open("match OPERATIONS.find(operation) {");
+        if is_timed {
+            out.line("let found = OPERATIONS.find(operation);");
+            out.open("OPERATIONS.watch(found, call, |call| match found {");
+        } else {
+            out.open("match OPERATIONS.find(operation) {");
+        }
         if interface.bases.is_empty() {
             out.line("Some(operation) => Self::call(&*self.0, operation, call),");
         } else {
             for (slot, index) in hash.order.iter().enumerate() {
-                let (_, base, own) = &all[*index];
+                let Slot { of: base, number: own, .. } = &all[*index];
                 let skeleton = &skeletons[base];
                 out.arm(&format!("Some({slot})"), &format!("{skeleton}::call(&*self.0, {own}, call)"));
             }
         }
         let rest = if interface.bases.is_empty() { "None" } else { "_" };
         out.line(&format!("{rest} => Err({exception}::bad_operation()),"));
-        out.close("}");
+        out.close(if is_timed { "})" } else { "}" });
     }
 
     // ---- the inner module --------------------------------------------------------------------------
@@ -765,9 +784,22 @@ fn own_names(calls: &[Call]) -> Vec<&str> {
     calls.iter().map(|call| call.wire.as_str()).collect()
 }
 
-/// Name, interface, and number in that interface's dispatcher.
-fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<(String, DefinitionId, usize)> {
-    table.order.iter().enumerate().map(|(slot, index)| (calls[*index].wire.clone(), id, slot)).collect()
+/// An operation of an interface or one of its bases.
+struct Slot {
+    name: String,
+    of: DefinitionId,
+    /// Its number in that interface's dispatcher.
+    number: usize,
+    /// Microseconds; 0 if it says nothing.
+    worst_case: u32,
+}
+
+fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
+    let slot = |(number, index): (usize, &usize)| {
+        let call = &calls[*index];
+        Slot { name: call.wire.clone(), of: id, number, worst_case: call.worst_case.unwrap_or(0) }
+    };
+    table.order.iter().enumerate().map(slot).collect()
 }
 
 /// `left = before &OPERATION, &|e| ... after`.

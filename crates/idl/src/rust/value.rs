@@ -265,6 +265,7 @@ impl Generator<'_> {
             parameters: named.collect(),
             raises: factory.raises.clone(),
             sets: false,
+            worst_case: None,
         }
     }
 

@@ -36,6 +36,18 @@ pub enum Late {
     Lower(i16),
 }
 
+/// What becomes of the results of an operation that took more processor time than it declares (`@wcet`). It is counted and told in any
+/// case ([`Event::Overrun`](crate::Event::Overrun)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Overrun {
+    /// The client gets them.
+    #[default]
+    Run,
+    /// The client gets TIMEOUT with [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES. Exceptions that the servant raises stay.
+    Drop,
+}
+
 /// What holds for all priorities of an ORB.
 #[derive(Clone, Debug)]
 pub struct RtConfig {
@@ -49,6 +61,8 @@ pub struct RtConfig {
     pub scheduling: SchedulingClass,
     /// What becomes of requests whose deadline passed before their upcall.
     pub late: Late,
+    /// What becomes of the results of operations that took longer than they declare.
+    pub overrun: Overrun,
 }
 
 impl Default for RtConfig {
@@ -59,6 +73,7 @@ impl Default for RtConfig {
             network: None,
             scheduling: SchedulingClass::Fifo,
             late: Late::Run,
+            overrun: Overrun::Run,
         }
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod client;
 mod config;
 mod current;
 mod mutex;
+mod overrun;
 pub(crate) mod poa;
 pub(crate) mod policies;
 pub(crate) mod pool;
@@ -22,7 +23,7 @@ pub(crate) mod station;
 use std::sync::{Arc, Weak};
 
 pub use client::RtClientPolicies;
-pub use config::{LaneConfig, LanesConfig, Late, RtConfig, SchedulingClass, ThreadpoolConfig};
+pub use config::{LaneConfig, LanesConfig, Late, Overrun, RtConfig, SchedulingClass, ThreadpoolConfig};
 pub use corelane_sched::admission::Bound;
 pub use corelane_sched::{
     Continuous, Direct, DscpTable, Linear, NativePriority, NativeRange, NetworkPriorityMapping, Priority, PriorityBand,
@@ -33,6 +34,7 @@ pub use corelane_sys::thread::Scheduling;
 pub use current::RtCurrent;
 pub(crate) use current::{Running, of_caller};
 pub use mutex::{RtMutex, RtMutexGuard};
+pub(crate) use overrun::Watch;
 pub use policies::{Protocol, RtPolicies, TcpProperties, UnixProperties};
 pub use pool::{InvalidThreadpool, ThreadpoolId};
 pub use station::{ServedBy, served_by};

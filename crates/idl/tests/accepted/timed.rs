@@ -1,0 +1,266 @@
+// Made by the IDL compiler of Corelane from timed.idl. Changes here are lost.
+
+/// Operations that say how long they take at most.
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+pub mod timed {
+    use corelane::mapping::{Operation, OperationTable, ServerCall, Skeleton};
+    use corelane::{ObjectRef, Reference, Servant, SystemException};
+
+    pub trait Pump: Send + Sync + 'static {
+        /// Half a millisecond of processor time.
+        fn open_valve(&self, valve: i16) -> Result<(), SystemException>;
+        fn pressure(&self) -> Result<i32, SystemException>;
+
+        /// A servant that runs these operations, to be activated.
+        fn servant(self) -> Servant
+        where
+            Self: Sized,
+        {
+            Pump::servant_of(std::sync::Arc::new(self))
+        }
+
+        /// The same for an object that others keep too.
+        fn servant_of(this: std::sync::Arc<Self>) -> Servant
+        where
+            Self: Sized,
+        {
+            Servant::new(PumpSkeleton(this))
+        }
+    }
+
+    /// A reference to a [`Pump`].
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct PumpRef(ObjectRef);
+
+    impl Reference for PumpRef {
+        const REPOSITORY_ID: &'static str = "IDL:Timed/Pump:1.0";
+
+        fn from_object(object: ObjectRef) -> Self {
+            Self(object)
+        }
+
+        fn as_object(&self) -> &ObjectRef {
+            &self.0
+        }
+    }
+
+    impl std::fmt::Display for PumpRef {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(Reference::as_object(self), f)
+        }
+    }
+
+    impl PumpRef {
+        /// Half a millisecond of processor time.
+        pub fn open_valve(&self, valve: i16) -> Result<(), SystemException> {
+            static OPERATION: Operation = Operation::new("open_valve");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Pump + 'static)| servant.open_valve(valve);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            this.invoke(&OPERATION, &|e| {
+                e.write_i16(valve);
+                Ok(())
+            })?;
+            Ok(())
+        }
+
+        pub fn pressure(&self) -> Result<i32, SystemException> {
+            static OPERATION: Operation = Operation::new("pressure");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Pump + 'static)| servant.pressure();
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|_| Ok(()))?;
+            reply.read(|d| d.read_i32())
+        }
+    }
+
+    #[doc(hidden)]
+    pub struct PumpSkeleton(std::sync::Arc<dyn Pump>);
+
+    impl PumpSkeleton {
+        #[doc(hidden)]
+        pub fn call(
+            servant: &dyn Pump,
+            operation: usize,
+            call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            match operation {
+                0 => {
+                    let result = servant.pressure()?;
+                    let e = call.reply();
+                    e.write_i32(result);
+                    Ok(())
+                }
+                1 => {
+                    let d = call.arguments();
+                    let valve = d.read_i16()?;
+                    servant.open_valve(valve)?;
+                    Ok(())
+                }
+                _ => Err(SystemException::bad_operation()),
+            }
+        }
+    }
+
+    impl Skeleton for PumpSkeleton {
+        fn repository_ids(&self) -> &'static [&'static str] {
+            &["IDL:Timed/Pump:1.0"]
+        }
+
+        fn dispatch(
+            &self,
+            operation: &[u8],
+            call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            const NAMES: &[&str] = &["pressure", "open_valve"];
+            const DISPLACEMENTS: &[u16] = &[0];
+            const WORST_CASES: &[u32] = &[0, 500];
+            static OPERATIONS: OperationTable =
+                OperationTable::timed(0, DISPLACEMENTS, NAMES, WORST_CASES);
+            let found = OPERATIONS.find(operation);
+            OPERATIONS.watch(found, call, |call| match found {
+                Some(operation) => Self::call(&*self.0, operation, call),
+                None => Err(SystemException::bad_operation()),
+            })
+        }
+
+        fn cast(&self, slot: &mut dyn std::any::Any) {
+            if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Pump> = self.0.clone();
+                *slot = Some(servant);
+            }
+        }
+    }
+
+    corelane::describe! { pub static PUMP_TYPE for reference PumpRef = interface("IDL:Timed/Pump:1.0", "Pump") }
+
+    pub trait SafePump: Pump {
+        fn stop(&self) -> Result<(), SystemException>;
+
+        /// A servant that runs these operations, to be activated.
+        fn servant(self) -> Servant
+        where
+            Self: Sized,
+        {
+            SafePump::servant_of(std::sync::Arc::new(self))
+        }
+
+        /// The same for an object that others keep too.
+        fn servant_of(this: std::sync::Arc<Self>) -> Servant
+        where
+            Self: Sized,
+        {
+            Servant::new(SafePumpSkeleton(this))
+        }
+    }
+
+    /// A reference to a [`SafePump`].
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct SafePumpRef(PumpRef);
+
+    impl Reference for SafePumpRef {
+        const REPOSITORY_ID: &'static str = "IDL:Timed/SafePump:1.0";
+
+        fn from_object(object: ObjectRef) -> Self {
+            Self(Reference::from_object(object))
+        }
+
+        fn as_object(&self) -> &ObjectRef {
+            Reference::as_object(&self.0)
+        }
+    }
+
+    impl std::fmt::Display for SafePumpRef {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(Reference::as_object(self), f)
+        }
+    }
+
+    impl std::ops::Deref for SafePumpRef {
+        type Target = PumpRef;
+
+        fn deref(&self) -> &PumpRef {
+            &self.0
+        }
+    }
+
+    impl From<SafePumpRef> for PumpRef {
+        fn from(derived: SafePumpRef) -> Self {
+            Reference::unchecked_narrow(Reference::as_object(&derived))
+        }
+    }
+
+    impl SafePumpRef {
+        pub fn stop(&self) -> Result<(), SystemException> {
+            static OPERATION: Operation = Operation::new("stop");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn SafePump + 'static)| servant.stop();
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            this.send_oneway(&OPERATION, &|_| Ok(()))
+        }
+    }
+
+    #[doc(hidden)]
+    pub struct SafePumpSkeleton(std::sync::Arc<dyn SafePump>);
+
+    impl SafePumpSkeleton {
+        #[doc(hidden)]
+        pub fn call(
+            servant: &dyn SafePump,
+            operation: usize,
+            _call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            match operation {
+                0 => {
+                    servant.stop()?;
+                    Ok(())
+                }
+                _ => Err(SystemException::bad_operation()),
+            }
+        }
+    }
+
+    impl Skeleton for SafePumpSkeleton {
+        fn repository_ids(&self) -> &'static [&'static str] {
+            &["IDL:Timed/SafePump:1.0", "IDL:Timed/Pump:1.0"]
+        }
+
+        fn dispatch(
+            &self,
+            operation: &[u8],
+            call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            const NAMES: &[&str] = &["open_valve", "stop", "pressure"];
+            const DISPLACEMENTS: &[u16] = &[2];
+            const WORST_CASES: &[u32] = &[500, 2000, 0];
+            static OPERATIONS: OperationTable =
+                OperationTable::timed(0, DISPLACEMENTS, NAMES, WORST_CASES);
+            let found = OPERATIONS.find(operation);
+            OPERATIONS.watch(found, call, |call| match found {
+                Some(0) => PumpSkeleton::call(&*self.0, 1, call),
+                Some(1) => Self::call(&*self.0, 0, call),
+                Some(2) => PumpSkeleton::call(&*self.0, 0, call),
+                _ => Err(SystemException::bad_operation()),
+            })
+        }
+
+        fn cast(&self, slot: &mut dyn std::any::Any) {
+            if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn SafePump> = self.0.clone();
+                *slot = Some(servant);
+            } else if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Pump> = self.0.clone();
+                *slot = Some(servant);
+            }
+        }
+    }
+
+    corelane::describe! { pub static SAFE_PUMP_TYPE for reference SafePumpRef = interface("IDL:Timed/SafePump:1.0", "SafePump") }
+}

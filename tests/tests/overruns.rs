@@ -1,0 +1,111 @@
+//! Operations that take more of their thread's processor time than they declare.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::rt::{Overrun, RtConfig, SchedulingClass};
+use corelane::{
+    Completion, Dispatch, Event, Orb, PoolConfig, Reference, SystemException, SystemExceptionKind as Kind, minor,
+};
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::{counters, usage};
+
+mod idl {
+    corelane::include_idl!("timed");
+}
+use idl::timed::{Worker, WorkerRef};
+
+struct Busy;
+
+fn busy(microseconds: u32) -> u64 {
+    let before = counters::snapshot().syscalls;
+    let end = usage::thread_time() + Duration::from_micros(microseconds.into());
+    while usage::thread_time() < end {}
+    before
+}
+
+impl Worker for Busy {
+    fn work(&self, microseconds: u32) -> Result<u64, SystemException> {
+        Ok(busy(microseconds))
+    }
+
+    fn undeclared(&self, microseconds: u32) -> Result<u64, SystemException> {
+        Ok(busy(microseconds))
+    }
+
+    fn wait(&self, milliseconds: u32) -> Result<(), SystemException> {
+        std::thread::sleep(Duration::from_millis(milliseconds.into()));
+        Ok(())
+    }
+}
+
+type Told = Arc<Mutex<Vec<(&'static str, Duration, Duration)>>>;
+
+/// A server, a client, what the server is told of, and a reference to a worker.
+fn world(overrun: Overrun) -> (Orb, Orb, Told, WorkerRef) {
+    let told: Told = Arc::new(Mutex::new("told", Scope::Orb, Vec::new()));
+    let note = Arc::clone(&told);
+    let config = RtConfig { scheduling: SchedulingClass::Fair, overrun, ..RtConfig::default() };
+    let server = Orb::builder()
+        .real_time(config)
+        .on_event(move |event| {
+            if let Event::Overrun { operation, declared, used } = event {
+                note.lock().push((operation, *declared, *used));
+            }
+        })
+        .pool(PoolConfig { dispatch: Dispatch::LeaderFollowers { threads: 1 }, ..PoolConfig::default() })
+        .listen("tcp:127.0.0.1:0")
+        .build()
+        .unwrap();
+    let root = server.root_poa();
+    root.manager().activate().unwrap();
+    let text = root.activate(&Busy.servant()).unwrap().to_string();
+    let client = Orb::new().unwrap();
+    let worker = WorkerRef::from_object(client.string_to_object(&text).unwrap().unwrap());
+    (server, client, told, worker)
+}
+
+#[test]
+fn an_overrun_is_counted_and_told_and_the_client_gets_its_results() {
+    let (server, _client, told, worker) = world(Overrun::Run);
+    worker.work(1).unwrap();
+    worker.undeclared(30_000).unwrap();
+    worker.wait(30).unwrap();
+    assert_eq!((server.event_counts().overruns, told.lock().len()), (0, 0));
+    worker.work(30_000).unwrap();
+    assert_eq!(server.event_counts().overruns, 1);
+    let told = told.lock().clone();
+    let [(operation, declared, used)] = told[..] else { panic!("{told:?}") };
+    assert_eq!((operation, declared), ("work", Duration::from_millis(20)));
+    assert!(used >= Duration::from_millis(30), "{used:?}");
+}
+
+#[test]
+fn results_that_took_too_long_may_be_dropped() {
+    let (server, _client, _, worker) = world(Overrun::Drop);
+    let dropped = worker.work(30_000).unwrap_err();
+    assert_eq!(
+        (dropped.kind(), dropped.minor(), dropped.completed()),
+        (Kind::Timeout, minor::OVERRUN, Completion::Yes)
+    );
+    worker.work(1).unwrap();
+    worker.undeclared(30_000).unwrap();
+    assert_eq!(server.event_counts().overruns, 1);
+}
+
+#[test]
+fn measuring_costs_two_system_calls_where_something_is_declared_and_none_elsewhere() {
+    let (_server, _client, _, worker) = world(Overrun::Run);
+    let between = |call: &dyn Fn() -> u64| {
+        // The servant reads its clock once more often than it has to wait.
+        let first = call();
+        (call() - first, call() - first)
+    };
+    for _ in 0..3 {
+        worker.undeclared(0).unwrap();
+    }
+    let (one, two) = between(&|| worker.undeclared(0).unwrap());
+    let (timed, twice) = between(&|| worker.work(0).unwrap());
+    assert_eq!((two - one, twice - timed), (one, timed));
+    assert_eq!(timed - one, 2);
+}
