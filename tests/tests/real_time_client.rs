@@ -2,8 +2,8 @@
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
-    LaneConfig, LanesConfig, PriorityModel, Protocol, RtClientPolicies, RtPolicies, TcpProperties, ThreadpoolConfig,
-    UnixProperties,
+    LaneConfig, LanesConfig, PriorityModel, Protocol, RtClientPolicies, RtConfig, RtPolicies, SchedulingClass,
+    TcpProperties, ThreadpoolConfig, UnixProperties,
 };
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_tests::real_time::{Reporter, Who, ask, fair_orb};
@@ -57,6 +57,18 @@ fn a_call_goes_to_the_lane_of_its_priority_and_needs_no_hand_over() {
     assert_eq!(server.event_counts().handed_over, 0);
     assert_eq!(ask_at(&client, &object, 15), Err((Kind::Transient, OMG | 2)));
     assert_eq!(object.validate_connection().unwrap_err().kind(), Kind::Transient);
+}
+
+#[test]
+fn an_object_without_lanes_is_reached_by_any_of_its_addresses_at_any_priority() {
+    let config = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let builder = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").listen("tcp:127.0.0.1:0");
+    let server = builder.build().unwrap();
+    server.root_poa().manager().activate().unwrap();
+    let policies = RtPolicies { priority_model: Some((PriorityModel::ClientPropagated, 7)), ..RtPolicies::default() };
+    let client = fair_orb();
+    let object = reference(&client, &served(&server, policies));
+    assert_eq!(ask_at(&client, &object, 12).unwrap().priority, 12);
 }
 
 #[test]

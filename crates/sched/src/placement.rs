@@ -17,7 +17,7 @@
 
 use std::fmt;
 
-use crate::bands::PriorityBands;
+use crate::bands::{PriorityBand, PriorityBands};
 use crate::priority::Priority;
 
 /// Who says at which priority an object runs (`RTCORBA::PriorityModel`).
@@ -133,7 +133,7 @@ impl Policies<'_> {
         match self.bands {
             Some(bands) if bands.band_of(declared.server_priority).is_none() => Err(Violation::OutsideBands),
             Some(_) => Ok(()),
-            None => self.lane_of(declared.server_priority).map(drop),
+            None => self.lane_of(declared.server_priority, None).map(drop),
         }
     }
 
@@ -151,23 +151,34 @@ impl Policies<'_> {
         }
     }
 
-    /// The lane for a priority; `None` in a pool without lanes.
-    fn lane_of(&self, priority: Priority) -> Result<Option<usize>, Violation> {
+    /// The lane for a priority, of a request whose connection is for `bound`; `None` in a pool without lanes.
+    fn lane_of(&self, priority: Priority, bound: Option<PriorityBand>) -> Result<Option<usize>, Violation> {
         if self.lanes.is_empty() {
             return Ok(None);
         }
         if let Some(exact) = self.lanes.iter().position(|lane| *lane == priority) {
             return Ok(Some(exact));
         }
-        let band = self.bands.ok_or(Violation::NoLane)?.band_of(priority).ok_or(Violation::OutsideBands)?;
-        self.lanes.iter().position(|lane| band.contains(*lane)).map(Some).ok_or(Violation::BandWithoutLane)
+        let band = match self.bands {
+            Some(bands) => bands.band_of(priority).ok_or(Violation::OutsideBands)?,
+            None => bound.filter(|band| band.contains(priority)).ok_or(Violation::NoLane)?,
+        };
+        let within = (0..self.lanes.len()).filter(|&lane| band.contains(self.lanes[lane]));
+        // The lowest, as clients choose among endpoints.
+        within.min_by_key(|&lane| self.lanes[lane]).map(Some).ok_or(Violation::BandWithoutLane)
     }
 
-    /// Where a request runs that asks for priority `asked`, on an object with the priority `object` of its own.
+    /// Where a request runs that asks for priority `asked`, on an object with the priority `object` of its own. `bound`: the client has
+    /// declared that its connection is for this band, which holds where the policies have none of their own.
     ///
     /// # Errors
     /// [`Violation::NoLane`], or [`Violation::OutsideBands`] for a client's priority.
-    pub fn place(&self, asked: Option<Priority>, object: Option<Priority>) -> Result<Place, Violation> {
+    pub fn place(
+        &self,
+        asked: Option<Priority>,
+        object: Option<Priority>,
+        bound: Option<PriorityBand>,
+    ) -> Result<Place, Violation> {
         let Some(declared) = self.model else { return Ok(Place { lane: None, priority: None }) };
         let (priority, is_clients) = match (declared.model, asked) {
             (PriorityModel::ServerDeclared, _) => (object.unwrap_or(declared.server_priority), false),
@@ -177,7 +188,7 @@ impl Policies<'_> {
         if is_clients && self.bands.is_some_and(|bands| bands.band_of(priority).is_none()) {
             return Err(Violation::OutsideBands);
         }
-        let lane = match self.lane_of(priority) {
+        let lane = match self.lane_of(priority, bound) {
             Err(_) if !is_clients => self.lowest(),
             found => found?,
         };
@@ -191,7 +202,7 @@ impl Policies<'_> {
     pub fn published(&self, object: Option<Priority>) -> Vec<usize> {
         let Some(declared) = self.model else { return Vec::new() };
         if declared.model == PriorityModel::ServerDeclared {
-            return self.place(None, object).ok().and_then(|place| place.lane).into_iter().collect();
+            return self.place(None, object, None).ok().and_then(|place| place.lane).into_iter().collect();
         }
         self.eligible()
     }
@@ -267,7 +278,9 @@ mod tests {
         let bands = PriorityBands::new([(5, 15), (25, 35)]).unwrap();
         for asked in Priority::all() {
             let place = |model, bands, lanes: &[Priority], object| {
-                Policies { model, bands, lanes }.place(Some(asked), object).map(|place| (place.lane, place.priority))
+                Policies { model, bands, lanes }
+                    .place(Some(asked), object, None)
+                    .map(|place| (place.lane, place.priority))
             };
             assert_eq!(place(None, None, &[], None), Ok((None, None)));
             assert_eq!(place(declared(SERVER, 10), None, &lanes, None), Ok((Some(1), Some(p(10)))));
@@ -298,7 +311,7 @@ mod tests {
     fn without_a_priority_the_servers_or_the_lowest_lane_serves() {
         let lanes = [p(30), p(10), p(20)];
         let of = |number| {
-            Policies { model: declared(CLIENT, number), bands: None, lanes: &lanes }.place(None, None).unwrap()
+            Policies { model: declared(CLIENT, number), bands: None, lanes: &lanes }.place(None, None, None).unwrap()
         };
         assert_eq!((of(20).lane, of(20).priority), (Some(2), Some(p(20))));
         assert_eq!((of(7).lane, of(7).priority), (Some(1), Some(p(10))));

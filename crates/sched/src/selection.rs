@@ -61,18 +61,18 @@ pub fn band(
     bands.band_of(priority).map(Some).ok_or(Unreachable::OutsideBands)
 }
 
-/// Whether an endpoint serves a call: `endpoint` is the priority that the reference gives it (-1: none), `only` says that there is no
-/// other one. The rule is that of [`endpoints`].
+/// Whether an endpoint serves a call: `endpoint` is the priority that the reference gives it (-1: none), `equal` says that it gives none
+/// to any. The rule is that of [`endpoints`].
 #[must_use]
 pub fn serves(
     model: Option<PriorityModel>,
     band: Option<PriorityBand>,
     priority: Priority,
     endpoint: i16,
-    only: bool,
+    equal: bool,
 ) -> bool {
     match (Priority::new(endpoint), band) {
-        _ if model != Some(PriorityModel::ClientPropagated) || (only && endpoint == -1) => true,
+        _ if model != Some(PriorityModel::ClientPropagated) || equal => true,
         (Some(endpoint), Some(band)) => band.contains(endpoint),
         (Some(endpoint), None) => endpoint == priority,
         (None, _) => false,
@@ -81,8 +81,8 @@ pub fn serves(
 
 /// Which endpoints serve a call, as indices into `endpoints`, the priorities that the reference gives them (-1: none).
 ///
-/// Without a model, or with a server-declared priority, all do. Else those of exactly the client's priority or inside its band; an
-/// only endpoint without a priority serves everything.
+/// Without a model, or with a server-declared priority, all do. Else those of exactly the client's priority or inside its band; where
+/// none has a priority, as for a pool without lanes, all do.
 ///
 /// # Errors
 /// [`Unreachable::NoEndpoint`].
@@ -92,8 +92,8 @@ pub fn endpoints(
     priority: Priority,
     endpoints: &[i16],
 ) -> Result<Vec<usize>, Unreachable> {
-    let only = endpoints.len() == 1;
-    let serves = |&index: &usize| serves(model, band, priority, endpoints[index], only);
+    let equal = endpoints.iter().all(|endpoint| *endpoint == -1);
+    let serves = |&index: &usize| serves(model, band, priority, endpoints[index], equal);
     let found: Vec<usize> = (0..endpoints.len()).filter(serves).collect();
     if found.is_empty() { Err(Unreachable::NoEndpoint) } else { Ok(found) }
 }
@@ -134,7 +134,8 @@ mod tests {
         assert_eq!(endpoints(CLIENT, None, p(20), &lanes), Ok(vec![1]));
         assert_eq!(endpoints(CLIENT, None, p(21), &lanes), Err(Unreachable::NoEndpoint));
         assert_eq!(endpoints(CLIENT, None, p(21), &[-1]), Ok(vec![0]));
-        assert_eq!(endpoints(CLIENT, None, p(21), &[-1, -1]), Err(Unreachable::NoEndpoint));
+        assert_eq!(endpoints(CLIENT, None, p(21), &[-1, -1]), Ok(vec![0, 1]));
+        assert_eq!(endpoints(CLIENT, None, p(21), &[-1, 20]), Err(Unreachable::NoEndpoint));
         let band = PriorityBand::new(15, 30).unwrap();
         assert_eq!(endpoints(CLIENT, Some(band), p(16), &lanes), Ok(vec![1, 2]));
         assert_eq!(endpoints(CLIENT, None, p(0), &[]), Err(Unreachable::NoEndpoint));

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use corelane_sched::Priority;
+use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::index::{HashIndex, Writer};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::slots::{Guard, Retired, SlotTable};
@@ -77,6 +77,8 @@ pub(crate) struct Wanted<'w> {
     pub(crate) operation: &'w [u8],
     /// The priority that the client propagates.
     pub(crate) priority: Option<Priority>,
+    /// The band that its connection is for.
+    pub(crate) band: Option<PriorityBand>,
 }
 
 /// What a request is for.
@@ -201,7 +203,7 @@ impl Adapters {
         }
         let Ok(core) = poa.orb() else { return Ok(None) };
         let placed = match &poa.rt {
-            Some(rt) => rt.place(&core, wanted.priority, object, id),
+            Some(rt) => rt.place(&core, (wanted.priority, wanted.band), object, id),
             None if station::of_thread(self.stamp).is_default() => Placed::Here(None),
             None => to_default(&core, None),
         };

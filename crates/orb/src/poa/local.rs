@@ -52,7 +52,7 @@ pub(crate) fn call_local<I: ?Sized + 'static, T, E: From<SystemException>>(
     let mut call = Some(call);
     let priority = crate::rt::of_caller(core);
     let mut look = |key: &[u8]| {
-        let wanted = Wanted { key, operation: operation.as_bytes(), priority };
+        let wanted = Wanted { key, operation: operation.as_bytes(), priority, band: None };
         core.adapters().find(wanted, |found| {
             let target = match found {
                 Found::Servant(target) => target,
@@ -131,7 +131,7 @@ fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8], priori
     reply.set_code_sets(CodeSets::UTF8_UTF16);
     let mut call = ServerCall::new(decoder, reply, None);
     let operation = operation.as_bytes();
-    let wanted = Wanted { key, operation, priority };
+    let wanted = Wanted { key, operation, priority, band: None };
     let outcome = core.adapters().find(wanted, |found| run(core, found, operation, &mut call));
     let (reply, raised) = call.finish();
     (outcome, reply.to_vec(), raised)

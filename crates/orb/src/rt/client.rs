@@ -63,11 +63,7 @@ impl RtClientPolicies {
 
 /// Which protocols a client may use: those of the side that says something. `None` if both do.
 pub(crate) fn protocols<'p>(asked: &'p Asked, said: &'p Said) -> Option<&'p [Protocol]> {
-    match (&*asked.protocols, &*said.protocols) {
-        (asked, []) => Some(asked),
-        ([], said) => Some(said),
-        _ => None,
-    }
+    selection::reconcile(&asked.protocols, &said.protocols).ok()
 }
 
 /// The place of an endpoint's protocol among those that may be used, and what its connections are made with; `None` if it is not among
@@ -132,8 +128,8 @@ impl Lanes {
             return Ok(Chosen { pool: server.pool(Band::of_thread()), priority: None });
         };
         let band = selection::band(self.model, bands.as_ref(), priority).map_err(refused)?;
-        let only = self.endpoints.len() == 1;
-        let serves = |endpoint| selection::serves(self.model, band, priority, endpoint, only);
+        let equal = self.endpoints.iter().all(|(endpoint, _)| *endpoint == -1);
+        let serves = |endpoint| selection::serves(self.model, band, priority, endpoint, equal);
         let (_, server) = self
             .endpoints
             .iter()

@@ -150,8 +150,14 @@ impl RtPoa {
         self.priorities.lock().get(id).copied()
     }
 
-    /// Where a request for object `id` runs that asks for priority `asked`.
-    pub(crate) fn place(&self, core: &Core, asked: Option<Priority>, object: Option<Priority>, id: &[u8]) -> Placed {
+    /// Where a request for object `id` runs that asks for priority `asked`, by a connection for `bound`.
+    pub(crate) fn place(
+        &self,
+        core: &Core,
+        (asked, bound): (Option<Priority>, Option<PriorityBand>),
+        object: Option<Priority>,
+        id: &[u8],
+    ) -> Placed {
         let asked = match (&core.config().rt.transform, asked) {
             (Some(transform), Some(asked)) => match transform.inbound(asked, id) {
                 Some(asked) => Some(asked),
@@ -159,7 +165,7 @@ impl RtPoa {
             },
             (_, asked) => asked,
         };
-        let Place { lane, priority } = match self.rules().place(asked, object) {
+        let Place { lane, priority } = match self.rules().place(asked, object, bound) {
             Ok(place) => place,
             Err(violation) => return Placed::Refused(refusal(violation, asked)),
         };

@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_net::{Half, Stream, Wait};
-use corelane_sched::Priority;
+use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::turn::Turn;
@@ -60,6 +60,8 @@ pub(crate) struct Connection {
     unfinished: AtomicBool,
     arriving: PiMutex<Arriving>,
     account: Account,
+    /// The band that it is for; [`UNBOUND`] until the client says so.
+    bound: AtomicU32,
     /// The priority whose code point its packets carry; negative: none yet.
     marked: AtomicI16,
     bounds: Bounds,
@@ -74,6 +76,9 @@ pub(crate) struct Bounds {
     /// Requests that wait.
     pub(crate) waiting: u32,
 }
+
+/// No band.
+const UNBOUND: u32 = u32::MAX;
 
 /// Where a connection came in.
 #[derive(Clone, Copy, Debug)]
@@ -208,10 +213,25 @@ impl Connection {
             unfinished: AtomicBool::new(false),
             arriving: PiMutex::new("unfinished messages", Scope::Connection, Arriving::default()),
             account: Account::new(budget),
+            bound: AtomicU32::new(UNBOUND),
             marked: AtomicI16::new(-1),
             bounds,
             origin,
         }
+    }
+
+    /// The client has said that it is for this band.
+    #[cold]
+    pub(crate) fn bind(&self, band: PriorityBand) {
+        let number = |priority: Priority| u32::from(priority.get().unsigned_abs());
+        self.bound.store(number(band.low) << 16 | number(band.high), Ordering::Relaxed);
+    }
+
+    /// The band that it is for, if the client has said so.
+    pub(crate) fn band(&self) -> Option<PriorityBand> {
+        let bound = self.bound.load(Ordering::Relaxed);
+        let end = |bits: u32| i16::try_from(bits & 0xffff).ok();
+        if bound == UNBOUND { None } else { PriorityBand::new(end(bound >> 16)?, end(bound)?).ok() }
     }
 
     /// The packets that are sent from now on carry the code point of `priority`; no system call if they do already.

@@ -125,9 +125,10 @@ fn request(
     let mut outcome = match (propagated.refused, propagated.band, object_key(&request.target, limits)) {
         (Some(exception), ..) => Outcome::Exception(exception),
         (None, _, None) => Outcome::Exception(crate::poa::no_such_object()),
-        (None, Some(band), Some(key)) => bind_band(core, key, band),
+        (None, Some(band), Some(key)) => bind_band(core, connection, key, band),
         (None, None, Some(key)) => {
-            let wanted = Wanted { key, operation: request.operation, priority: propagated.priority };
+            let band = propagated.priority.and_then(|_| connection.band());
+            let wanted = Wanted { key, operation: request.operation, priority: propagated.priority, band };
             core.adapters().find(wanted, |found| run(core, found, request.operation, &mut call))
         }
     };
@@ -454,9 +455,9 @@ fn note_contexts(connection: &Connection, request: &Request<'_>) -> Result<Propa
 /// The implicit operation that says which priorities a connection will carry.
 const BIND_BAND: &[u8] = b"_bind_priority_band";
 
-/// Whether a connection can carry the priorities of a band to an object: the POA has a lane in it, or takes any priority.
+/// Has a connection carry the priorities of a band, if it can to this object: the POA has a lane in it, or takes any priority.
 #[cold]
-fn bind_band(core: &Core, key: &[u8], (low, high): (i16, i16)) -> Outcome {
+fn bind_band(core: &Core, connection: &Connection, key: &[u8], (low, high): (i16, i16)) -> Outcome {
     let Ok(band) = PriorityBand::new(low, high) else {
         let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
         return Outcome::Exception(exception.because(format!("{low} to {high} is no band of priorities")));
@@ -465,7 +466,10 @@ fn bind_band(core: &Core, key: &[u8], (low, high): (i16, i16)) -> Outcome {
         None => Outcome::Exception(crate::poa::no_such_object()),
         Some(poa) => match poa.carries(band) {
             None => Outcome::Exception(SystemException::bad_operation()),
-            Some(true) => Outcome::Done,
+            Some(true) => {
+                connection.bind(band);
+                Outcome::Done
+            }
             Some(false) => {
                 let exception = SystemException::omg(Kind::InvPolicy, 1, Completion::No);
                 Outcome::Exception(exception.because(format!("no lane or band is within {low} to {high}")))
