@@ -44,6 +44,27 @@ fn until(what: &str, come: impl Fn() -> bool) {
     }
 }
 
+/// Whoever connected and was not accepted before the end is told of it like any other: nothing that it asked for has run.
+#[test]
+fn who_was_not_accepted_yet_is_told_of_the_end() {
+    let server = serve(Dispatch::Reactive);
+    let (_orb, probe) = client(&server.ior);
+    std::thread::scope(|scope| {
+        let busy = scope.spawn(|| probe.slow(200).unwrap());
+        while server.probe.started().unwrap() == 0 {
+            std::thread::yield_now();
+        }
+        let mut late = TcpStream::connect(("127.0.0.1", port(&server))).unwrap();
+        late.write_all(&request(&server, 1, "cube_long", 2, ResponseExpected::Target)).unwrap();
+        scope.spawn(|| server.orb.shutdown(true).unwrap());
+        let mut said = Vec::new();
+        late.read_to_end(&mut said).unwrap();
+        assert_eq!((said.len(), said[7]), (12, 5), "CloseConnection");
+        drop(late);
+        busy.join().unwrap();
+    });
+}
+
 /// The server's threads are all in an upcall while oneways arrive whose clients close at once, or half-close.
 #[test]
 fn an_end_that_came_with_the_last_octets_is_seen() {

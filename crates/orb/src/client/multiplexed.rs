@@ -62,6 +62,8 @@ pub(crate) struct Sending {
     /// A message whose sender had no more time, and how much of it is out: it goes on before anything else does.
     rest: Vec<u8>,
     sent: usize,
+    /// How much was out when that was last looked at, and since when it has been so much.
+    seen: Option<(usize, Monotonic)>,
 }
 
 /// The sending end, which the holder has for itself.
@@ -177,8 +179,9 @@ impl Multiplexed {
     /// Over a new connection.
     pub(crate) fn new(stream: Box<dyn Stream>, endpoint: &Endpoint, is_bound: bool) -> Self {
         let gate = Arc::new(Gate::new("shared connection", Scope::Connection));
-        let sending = Sending { memory: Vec::with_capacity(1024), announced: None, rest: Vec::new(), sent: 0 };
         let idle_since = Monotonic::from_nanos(0);
+        let memory = Vec::with_capacity(1024);
+        let sending = Sending { memory, announced: None, rest: Vec::new(), sent: 0, seen: None };
         let waiting = RequestTable::new(Initiative::Ours, MOST);
         let reading = Reading { framer: Framer::new(), received: ReceiveBuffer::new() };
         Multiplexed {
@@ -322,7 +325,7 @@ impl Multiplexed {
                 }
             }
         }
-        (sender.rest, sender.sent) = (Vec::new(), 0);
+        (sender.rest, sender.sent, sender.seen) = (Vec::new(), 0, None);
         self.behind.store(false, Ordering::Release);
         self.watch_room(false);
         Ok(())
@@ -363,10 +366,14 @@ impl Multiplexed {
         }
     }
 
-    /// Ends the connection if nobody has used it for `idle`, in steps of how often this is asked, and gives back memory that large
-    /// requests took. True when it has ended.
+    /// Ends the connection if nobody has used it for `idle`, or the server has taken nothing of what is left of a message, in steps of how
+    /// often this is asked, and gives back memory that large requests took. True when it has ended.
     #[cold]
     pub(crate) fn tidy(&self, now: Monotonic, idle: Duration) -> bool {
+        if self.is_stuck(now, idle) {
+            self.end(&Lost::Io(io::ErrorKind::TimedOut));
+            return true;
+        }
         let mut requests = self.requests.lock();
         if std::mem::take(&mut requests.used) || !requests.waiting.is_empty() || self.behind.load(Ordering::Acquire) {
             requests.idle_since = now;
@@ -386,6 +393,18 @@ impl Multiplexed {
         drop(requests);
         self.stream.shutdown(Half::Both);
         true
+    }
+
+    fn is_stuck(&self, now: Monotonic, time: Duration) -> bool {
+        // Whoever has the sending end sends.
+        let Some(mut sender) = self.try_sender().filter(|_| self.behind.load(Ordering::Acquire)) else { return false };
+        match sender.seen {
+            Some((sent, since)) if sent == sender.sent => now.since(since) >= time,
+            _ => {
+                sender.seen = Some((sender.sent, now));
+                false
+            }
+        }
     }
 
     /// Nothing can follow what was sent, half a message perhaps. What the server still has to say, CloseConnection above all, is read

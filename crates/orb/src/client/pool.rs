@@ -341,9 +341,12 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use corelane_sched::{Priority, PriorityBand};
+    use corelane_wire::Encoder;
 
     use super::*;
     use crate::Orb;
+    use crate::client::connection::Broken;
+    use crate::invocation::machine::Written;
     use crate::receive::KEPT;
 
     /// Connections of a band to a server that says nothing.
@@ -402,6 +405,26 @@ mod tests {
         tidy(11);
         assert!(!first.is_open() && first.register().is_err());
         assert!(!Arc::ptr_eq(&first, &shared()), "the next one is new");
+    }
+
+    #[test]
+    fn a_shared_connection_whose_server_takes_nothing_more_ends() {
+        let played = play(Band::of_thread(), 1);
+        let connection = played.pool.shared(played.orb.core(), None).unwrap();
+        let mut message = Encoder::new();
+        message.write_raw(&vec![0; 32 << 20]);
+        let soon = Some(Monotonic::now() + Duration::from_millis(1));
+        let sent = connection.send(&mut connection.sender(None).unwrap(), &message, soon, None);
+        assert!(matches!(sent, Err((Written::Whole, Broken::TimedOut))));
+        assert!(connection.is_open(), "it is not its caller's alone");
+        let tidy = |at| played.pool.tidy(second(at), Duration::from_secs(3));
+        (1..4).for_each(tidy);
+        assert!(connection.is_open());
+        // What the kernel still takes at first is progress.
+        assert!((4..1000).any(|at| {
+            tidy(at);
+            !connection.is_open()
+        }));
     }
 
     #[test]

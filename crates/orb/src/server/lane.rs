@@ -701,6 +701,10 @@ impl Lane {
 
     /// Lets nothing new in and closes every connection in good order: those that run requests when these are done.
     pub(crate) fn close(&self, core: &Arc<Core>) {
+        // Those that the kernel has taken in and nobody has accepted are told too: it would reset them with their listener.
+        for index in 0..self.endpoints.len() as u64 {
+            self.accept(core, LISTENER | index);
+        }
         self.closing.store(true, Ordering::SeqCst);
         self.listeners.lock().clear();
         for connection in self.connections.iter() {
