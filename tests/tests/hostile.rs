@@ -181,6 +181,28 @@ fn until(happened: impl Fn() -> bool) {
     }
 }
 
+/// A message whose end has come while every thread was busy has not stalled, and neither has one behind it.
+#[test]
+fn messages_that_wait_for_a_busy_server_are_not_given_up() {
+    let time = Duration::from_millis(700);
+    let pool = PoolConfig { dispatch: Dispatch::Reactive, message_timeout: time, ..PoolConfig::default() };
+    // Looked at every 10 ms.
+    let quick = Duration::from_millis(1);
+    let server = serve_with(Orb::builder().pool(pool).idle_connection_time(quick).listen("tcp:127.0.0.1:0"));
+    let (_orb, probe) = client(&server.ior);
+    let request = mirror_request(&server, 1000);
+    let mut stream = connect(&server);
+    stream.write_all(&request[..500]).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| probe.slow(2000).unwrap());
+        until(|| server.probe.started().unwrap() == 1);
+        stream.write_all(&[&request[500..], &request].concat()).unwrap();
+    });
+    let mut replies = vec![0; 2 * 1000];
+    stream.read_exact(&mut replies).unwrap();
+    assert_eq!(server.orb.event_counts().stalled, 0);
+}
+
 /// Fragments that wait for the rest of their message do not live on what comes between.
 #[test]
 fn stalled_fragments_are_given_up_whatever_comes_between() {

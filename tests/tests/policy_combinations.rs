@@ -182,7 +182,7 @@ impl Client {
     fn start() -> Self {
         let made = Arc::new(Mutex::new("connections made", Scope::Orb, Vec::new()));
         let noting = |inner: Arc<dyn Transport>| Arc::new(Noting { inner, made: Arc::clone(&made) });
-        let transports: Vec<Arc<dyn Transport>> = vec![noting(Arc::new(Tcp)), noting(Arc::new(Unix))];
+        let transports: Vec<Arc<dyn Transport>> = vec![noting(Arc::new(Tcp::new())), noting(Arc::new(Unix))];
         let config = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
         let orb = Orb::builder().real_time(config).transports(Transports::new(transports)).build().unwrap();
         Client { orb, made }

@@ -30,6 +30,13 @@ impl Arriving {
         self.fragments.note(oldest, now);
     }
 
+    /// Begins to count anew: what the peer has sent since has not been read.
+    pub(crate) fn excuse(&mut self, now: Monotonic) {
+        for progress in [&mut self.message, &mut self.fragments] {
+            progress.since = progress.since.map(|_| now);
+        }
+    }
+
     /// Whether anything is unfinished.
     #[must_use]
     pub(crate) fn is_any(&self) -> bool {
@@ -86,6 +93,19 @@ mod tests {
         arriving.note(0, None, at(4));
         assert!(!arriving.is_any());
         assert_eq!(arriving.stalled_for(at(9)), seconds(0));
+    }
+
+    #[test]
+    fn what_is_not_read_is_not_the_peers_fault() {
+        let mut arriving = Arriving::default();
+        arriving.note(100, None, at(0));
+        arriving.excuse(at(20));
+        assert_eq!(arriving.stalled_for(at(21)), seconds(1));
+        arriving.note(100, None, at(22));
+        assert_eq!(arriving.stalled_for(at(23)), seconds(3));
+        arriving.note(0, None, at(24));
+        arriving.excuse(at(25));
+        assert!(!arriving.is_any());
     }
 
     #[test]

@@ -15,6 +15,7 @@ use corelane_net::{Half, Stream, Wait};
 use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::poll;
 use corelane_sys::turn::Turn;
 use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::connection::Framer;
@@ -512,9 +513,18 @@ impl Connection {
         self.ask_for_room();
     }
 
-    /// How long a message that has begun has made no progress.
+    /// How long a message that has begun has made no progress. Octets that have come and wait to be read, because nothing is read for
+    /// now or every thread is busy, are progress.
     pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
-        if self.has_unfinished() { self.arriving.lock().stalled_for(now) } else { Duration::ZERO }
+        if !self.has_unfinished() {
+            return Duration::ZERO;
+        }
+        let mut arriving = self.arriving.lock();
+        let at_once = Some(Monotonic::from_nanos(0));
+        if self.stream.readiness().is_some_and(|fd| poll::wait_readable(fd, at_once).unwrap_or(false)) {
+            arriving.excuse(now);
+        }
+        arriving.stalled_for(now)
     }
 
     /// How long the peer has taken nothing of the replies that wait for it.
@@ -589,9 +599,10 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A connection of no lane, whose peer has gone.
+    /// A connection of no lane, whose peer says nothing.
     pub(in crate::server) fn lone(budget: &Arc<Budget>, mixed: bool) -> Arc<Connection> {
-        let listener = Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
+        // Not dropped: the peer would be gone.
+        let listener = Box::leak(Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap());
         Arc::new(Connection::new(
             Tcp::new().connect(listener.local(), None).unwrap(),
             Weak::new(),

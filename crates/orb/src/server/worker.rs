@@ -353,8 +353,10 @@ fn note_progress(reading: &Reading, connection: &Connection) {
 /// The same while what has arrived is in `buffer`.
 #[cold]
 fn note_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connection) {
-    let arrived = buffer.unread().len();
-    let held = if arrived == 0 { 0 } else { buffer.held().max(arrived) };
+    let unread = buffer.unread();
+    let held = if unread.is_empty() { 0 } else { buffer.held().max(unread.len()) };
+    // A whole message waits for a thread: the peer has done its part.
+    let arrived = if holds_message(unread) { 0 } else { unread.len() };
     connection.note_unfinished(arrived, framer.oldest_pending(), held + framer.pending_octets());
 }
 
