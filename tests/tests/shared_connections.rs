@@ -184,7 +184,7 @@ fn a_deadline_in_mid_message_leaves_the_connection_to_the_others() {
     const LARGE: usize = 32 << 20;
     let played = play();
     let before = post(&played.object);
-    let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_millis(50))), ..CallPolicies::NONE };
+    let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_millis(500))), ..CallPolicies::NONE };
     let hasty = played
         .object
         .with_policies(policies)

@@ -10,7 +10,7 @@ use corelane_net::{Endpoint, Stream, Transports};
 use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::thread::{Builder, JoinHandle};
 use corelane_wire::ior::Ior;
 use corelane_wire::{CharSet, Limits, Version};
@@ -78,10 +78,11 @@ pub(crate) struct Core {
     events: Events,
     watcher: Watcher,
     replies: Replies,
-    /// The servers that references lead to, by the addresses of a profile and what connections are made with.
-    servers: Mutex<HashMap<Server, Arc<Bands>>>,
+    /// The servers that references lead to, by the addresses of a profile and what connections are made with. Callers of all priorities
+    /// look here, and the thread that tidies.
+    servers: PiMutex<HashMap<Server, Arc<Bands>>>,
     /// Connections that are one reference's alone.
-    private: Mutex<Vec<Weak<Bands>>>,
+    private: PiMutex<Vec<Weak<Bands>>>,
     lanes: OnceLock<Vec<Arc<Lane>>>,
     listening: OnceLock<Vec<Endpoint>>,
     published: OnceLock<Vec<Endpoint>>,
@@ -108,8 +109,8 @@ impl Core {
             adapters: Adapters::new(stamp),
             events,
             watcher: Watcher::new(1 << 20, stamp)?,
-            servers: Mutex::new("servers", Scope::Orb, HashMap::new()),
-            private: Mutex::new("private connections", Scope::Orb, Vec::new()),
+            servers: PiMutex::new("servers", Scope::Orb, HashMap::new()),
+            private: PiMutex::new("private connections", Scope::Orb, Vec::new()),
             lanes: OnceLock::new(),
             listening: OnceLock::new(),
             published: OnceLock::new(),
