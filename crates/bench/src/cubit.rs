@@ -7,8 +7,9 @@ use crate::floor::{Carrier, Sizes, Waiting};
 use crate::harness::{Along, Compare, Extent, Figure, Group, Label, Progress, Variant, measure};
 use crate::operation::Operation;
 use crate::options::Options;
-use crate::orb::client::{Calls, target};
+use crate::orb::client::{Calls, object, target};
 use crate::orb::client_orb;
+use crate::orb::dynamic::Dynamic;
 use crate::peer::{Kind, Peer, Threads};
 use crate::report::{Report, Value};
 use crate::service::Service;
@@ -35,6 +36,9 @@ const USUAL: [Operation; 15] = [
 /// A turn moves at most so many octets there and back, so that large arguments do not take all day; at least [`FEWEST`] calls are made.
 const BUDGET: usize = 64 << 20;
 const FEWEST: usize = 5;
+
+/// Requests with more octets are not made by dynamic invocation.
+const MOST_DYNAMIC: usize = 16 << 10;
 
 /// A peer's server.
 struct Other {
@@ -112,6 +116,14 @@ fn one_by_one(
             let floor = if server.is_per_connection() { 0 } else { epoll_at };
             let against = std::iter::once(floor).chain(omniorb).collect();
             variants.push(Variant { label: label("Corelane", server.config()), subject: Box::new(calls), against });
+            // Papers compare stubs with dynamic invocation where calls are what costs, not octets.
+            if bench == "cubit" && server.is_per_connection() && sizes.request <= MOST_DYNAMIC {
+                let against = vec![floor, variants.len() - 1];
+                let object = object(&orb, &server.reference)?;
+                let subject = Box::new(Dynamic { object, operation, server: server.server.pid() });
+                let label = label("Corelane", format!("{}, dynamic invocation", server.config()));
+                variants.push(Variant { label, subject, against });
+            }
         }
         let title = format!("{bench} {operation}: {} octets there, {} back", sizes.request, sizes.reply);
         let mut group = Group { title, compare: compare(operation), variants };

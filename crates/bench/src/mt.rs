@@ -136,8 +136,20 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
     }
     let title = format!("MT_Cubit, {}: the high-priority client against no low-priority client", ranks.name());
     let mut text = format!(
-        "\n{title}\n  {:<9} {:<25} {:>5} {:>6} {:>15} {:>7} {:>7} {:>7} {:>8} {:>8} {:>9} {:>5}\n",
-        "peer", "config", "n", "mean x", "", "median x", "p99 x", "jitter x", "sd us", "max us", "steal ms", "late"
+        "\n{title}\n  {:<9} {:<25} {:>5} {:>6} {:>15} {:>7} {:>7} {:>7} {:>8} {:>8} {:>11} {:>9} {:>5}\n",
+        "peer",
+        "config",
+        "n",
+        "mean x",
+        "",
+        "median x",
+        "p99 x",
+        "jitter x",
+        "sd us",
+        "max us",
+        "due max us",
+        "steal ms",
+        "late"
     );
     let mut values = Vec::new();
     for (one, seen) in served.iter().zip(&all) {
@@ -253,6 +265,8 @@ fn figures(one: &Served, ranks: Ranks, side: Side, clients: &[usize], seen: &[Se
 /// What became of the high-priority client, as ratios to what it was without others.
 struct Grown {
     summary: Summary,
+    /// From when a call was due to its reply.
+    response: Summary,
     mean: f64,
     means: (f64, f64),
     median: f64,
@@ -274,6 +288,7 @@ impl Grown {
             median: summary.p50_us / alone_summary.p50_us,
             p99: summary.p99_us / alone_summary.p99_us,
             jitter: jitter(&summary) / jitter(&alone_summary),
+            response: own.responses()?,
             summary,
         })
     }
@@ -282,7 +297,7 @@ impl Grown {
         let spread = format!("({:.3}-{:.3})", self.means.0, self.means.1);
         let _ = writeln!(
             text,
-            "  {:<9} {:<25} {clients:>5} {:>6.3} {spread:>15} {:>7.3} {:>7.3} {:>7.3} {:>8.2} {:>8.1} {:>9.0} {:>5}",
+            "  {:<9} {:<25} {clients:>5} {:>6.3} {spread:>15} {:>7.3} {:>7.3} {:>7.3} {:>8.2} {:>8.1} {:>11.1} {:>9.0} {:>5}",
             one.peer,
             one.config,
             self.mean,
@@ -291,6 +306,7 @@ impl Grown {
             self.jitter,
             self.summary.sd_us,
             self.summary.max_us,
+            self.response.max_us,
             own.cost.steal_ms,
             own.late
         );
@@ -317,6 +333,8 @@ impl Grown {
             value("p99, against no others", self.p99, "x", bounds[1]),
             value("p99 - p50, against no others", self.jitter, "x", bounds[2]),
             value("standard deviation", self.summary.sd_us, "us", None),
+            value("from due to reply, p99", self.response.p99_us, "us", None),
+            value("from due to reply, longest", self.response.max_us, "us", None),
             value("given by the hypervisor to others", own.cost.steal_ms, "ms", None),
             value("calls that began late", own.late as f64, "", None),
         ]

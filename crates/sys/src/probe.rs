@@ -173,7 +173,9 @@ struct Slot {
 }
 
 impl Ring {
+    /// `slots` is a power of two, so that a place is found without a division.
     fn new(slots: usize) -> Self {
+        assert!(slots.is_power_of_two(), "{slots} slots");
         let slot = |_| Slot {
             ticks: AtomicU64::new(0),
             name: AtomicPtr::new(std::ptr::null_mut()),
@@ -183,6 +185,11 @@ impl Ring {
         Ring { announced: AtomicU64::new(0), written: AtomicU64::new(0), slots: (0..slots).map(slot).collect() }
     }
 
+    #[inline]
+    fn slot(&self, number: u64) -> &Slot {
+        &self.slots[number as usize & (self.slots.len() - 1)]
+    }
+
     /// By the ring's one thread only; by several, records would be mixed up, and nothing worse.
     #[inline]
     fn push(&self, ticks: u64, name: &'static &'static str, thread: u64, id: u64) {
@@ -190,7 +197,7 @@ impl Ring {
         self.announced.store(number + 1, Ordering::Relaxed);
         // Release: pairs with the acquire fence in `read` (record).
         fence(Ordering::Release);
-        let slot = &self.slots[(number % self.slots.len() as u64) as usize];
+        let slot = self.slot(number);
         slot.ticks.store(ticks, Ordering::Relaxed);
         slot.name.store(std::ptr::from_ref(name).cast_mut(), Ordering::Relaxed);
         slot.thread.store(thread, Ordering::Relaxed);
@@ -204,7 +211,7 @@ impl Ring {
         let room = self.slots.len() as u64;
         let written = self.written.load(Ordering::Acquire);
         for number in written.saturating_sub(room)..written {
-            let slot = &self.slots[(number % room) as usize];
+            let slot = self.slot(number);
             let (ticks, name) = (slot.ticks.load(Ordering::Relaxed), slot.name.load(Ordering::Relaxed));
             let (thread, id) = (slot.thread.load(Ordering::Relaxed), slot.id.load(Ordering::Relaxed));
             // Acquire: pairs with the release fence in `push` (record).

@@ -79,6 +79,7 @@ impl Game {
         cost.steal_ms = cost.steal_ms.max(0.0);
         seen.cost.add(cost);
         seen.late += late;
+        seen.responses.extend_from_slice(&high.responses);
         seen.high.add(high.outcome?.since(0), high.whole);
         seen.low.add(&times, high.whole);
         Ok(())
@@ -107,6 +108,8 @@ fn room(pace: Pace, time: Duration) -> usize {
 /// What a client did.
 struct Paced {
     outcome: Result<Samples, Failure>,
+    /// From when each call was due to its reply, of clients that call at fixed times.
+    responses: Vec<u64>,
     /// Calls that began more than half a period late.
     late: usize,
     whole: Duration,
@@ -126,11 +129,15 @@ fn paced(
     barrier.wait();
     let began = clock::now();
     let (mut next, mut late, mut made) = (began, 0, 0);
+    let mut responses = Vec::with_capacity(if matches!(pace, Pace::Every(_)) { room } else { 0 });
     while outcome.is_ok() {
         one.truncate(0);
         outcome = member.calls(1, &mut one);
         if samples.len() < room {
             one.since(0).iter().for_each(|&time| samples.push(time));
+            if let Pace::Every(_) = pace {
+                responses.push(next.elapsed().as_nanos() as u64);
+            }
         }
         made += 1;
         if !more(made) {
@@ -139,15 +146,14 @@ fn paced(
         match pace {
             Pace::Every(period) => {
                 next += period;
-                let left = next.remaining();
-                late += usize::from(left.is_zero() && next.elapsed() > period / 2);
-                std::thread::sleep(left);
+                std::thread::sleep(next.remaining());
+                late += usize::from(next.elapsed() > period / 2);
             }
             Pace::NineTenths => std::thread::sleep(Duration::from_nanos(one.since(0).iter().sum::<u64>() / 9)),
             Pace::Flood => {}
         }
     }
-    Paced { outcome: outcome.map(|()| samples), late, whole: began.elapsed() }
+    Paced { outcome: outcome.map(|()| samples), responses, late, whole: began.elapsed() }
 }
 
 /// What was seen of one variant in all repetitions.
@@ -155,8 +161,17 @@ fn paced(
 pub(super) struct Seen {
     pub(super) high: Times,
     pub(super) low: Times,
+    /// The high-priority client's, from when a call was due: a client that does not get the core when it wants to call shows here only.
+    responses: Vec<u64>,
     pub(super) cost: Cost,
     pub(super) late: usize,
+}
+
+impl Seen {
+    /// Of the times from when a call was due to its reply; none of no calls.
+    pub(super) fn responses(&self) -> Option<Summary> {
+        Summary::of(&self.responses, Duration::ZERO)
+    }
 }
 
 /// The times of one side, and their statistics in each repetition.
@@ -227,7 +242,7 @@ mod tests {
     fn a_paced_client_stops_when_told_and_keeps_what_it_has_room_for() {
         let barrier = Barrier::new(1);
         let told = paced(Instant, Pace::Every(Duration::from_micros(10)), 100, &barrier, |made| made < 7);
-        assert_eq!(told.outcome.unwrap().len(), 7);
+        assert_eq!((told.outcome.unwrap().len(), told.responses.len()), (7, 7));
         let mut calls = 0;
         let full = paced(Instant, Pace::Flood, 5, &barrier, |made| {
             calls = made;

@@ -169,8 +169,18 @@ fn ratios(one: &Served, seen: &[Seen; 3], carrier: Carrier) -> Vec<Value> {
         ] {
             values.push(Value { label: label(one, load), what: what.to_owned(), value, unit: "x", bound });
         }
-        let what = "given by the hypervisor to others".to_owned();
-        values.push(Value { label: label(one, load), what, value: own.cost.steal_ms, unit: "ms", bound: None });
+    }
+    // A client that has to wait for the core begins its call late: its time alone would not show that.
+    for (load, own) in Load::ALL.into_iter().zip(seen) {
+        let Some(response) = own.responses() else { continue };
+        for (what, value, unit) in [
+            ("from due to reply, median", response.p50_us, "us"),
+            ("from due to reply, p99", response.p99_us, "us"),
+            ("from due to reply, longest", response.max_us, "us"),
+            ("given by the hypervisor to others", own.cost.steal_ms, "ms"),
+        ] {
+            values.push(Value { label: label(one, load), what: what.to_owned(), value, unit, bound: None });
+        }
     }
     values
 }

@@ -1,6 +1,7 @@
 //! Corelane as it is measured: servants and servers in processes of their own, the client in ours.
 
 pub(crate) mod client;
+pub(crate) mod dynamic;
 pub(crate) mod relay;
 pub(crate) mod servant;
 pub(crate) mod server;

@@ -1,0 +1,127 @@
+//! Corelane's client by dynamic invocation: every call puts its request together from names, types and values.
+
+use std::time::Duration;
+
+use corelane::dynamic::Response;
+use corelane::{Any, ObjectRef, Octets, TypeCode, Typed};
+use corelane_sys::clock;
+
+use super::generated::cubit::Mixed;
+use crate::Failure;
+use crate::harness::Subject;
+use crate::operation::Operation;
+use crate::sample::{Samples, timed};
+
+/// Dynamic calls of one operation.
+pub(crate) struct Dynamic {
+    pub(crate) object: ObjectRef,
+    pub(crate) operation: Operation,
+    pub(crate) server: u32,
+}
+
+impl Dynamic {
+    fn calls(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        match self.operation {
+            Operation::Nothing => timed(count, into, || self.nothing()),
+            Operation::Octet => self.echoes("echo_octet", &7_u8, count, into),
+            Operation::Short => self.echoes("echo_short", &-7_i16, count, into),
+            Operation::Long => self.echoes("echo_long", &70_000_i32, count, into),
+            Operation::Struct => self.echoes("echo_struct", &Mixed { o: 1, l: 2, s: 3 }, count, into),
+            Operation::Longs(length) => {
+                let sent: Vec<i32> = (0..length).map(|number| number as i32).collect();
+                self.echoes("echo_longs", &sent, count, into)
+            }
+            Operation::Structs(length) => {
+                let sent: Vec<Mixed> = (0..length).map(|number| Mixed { o: 1, l: number as i32, s: 3 }).collect();
+                self.echoes("echo_structs", &sent, count, into)
+            }
+            Operation::Octets(length) => {
+                let sent = Octets::from((0..length).map(|number| number as u8).collect::<Vec<u8>>());
+                self.echoes("echo_octets", &sent, count, into)
+            }
+            Operation::Text(length) => self.echoes("echo_string", &"x".repeat(length), count, into),
+            Operation::Oneway => timed(count, into, || {
+                let sent = self.object.request("take_octet").input(Any::new(&7_u8)?).send_oneway();
+                Ok(sent?)
+            }),
+        }
+    }
+
+    fn nothing(&self) -> Result<(), Failure> {
+        answered(self.object.request("echo_nothing").returns(TypeCode::VOID).invoke()).map(|_| ())
+    }
+
+    fn echoes<T: Typed + PartialEq>(
+        &self,
+        name: &str,
+        sent: &T,
+        count: usize,
+        into: &mut Samples,
+    ) -> Result<Duration, Failure> {
+        timed(count, into, || {
+            let request = self.object.request(name).input(Any::new(sent)?).returns(T::type_code());
+            let back: T = answered(request.invoke())?.result.extract()?;
+            if back == *sent { Ok(()) } else { Err(Failure::new("the reply is not what was sent")) }
+        })
+    }
+}
+
+fn answered<E: std::fmt::Display>(response: Result<Response, E>) -> Result<Response, Failure> {
+    response.map_err(|error| Failure::new(error.to_string()))
+}
+
+impl Subject for Dynamic {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        self.calls(warm_up, &mut Samples::with_room(warm_up))?;
+        if !self.operation.is_oneway() {
+            return self.calls(count, into);
+        }
+        // As with stubs: it is over when all have been dispatched.
+        self.nothing()?;
+        let began = clock::now();
+        self.calls(count, into)?;
+        self.nothing()?;
+        Ok(began.elapsed())
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        Some(self.server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::orb::client::object;
+    use crate::orb::generated::cubit::Target;
+    use crate::orb::servant::Echo;
+    use crate::orb::server::{LOOPBACK, start};
+    use crate::orb::{Architecture, client_orb};
+
+    #[test]
+    fn every_operation_is_called_and_its_answer_verified() {
+        let orb = start(Architecture::PerConnection, LOOPBACK).unwrap();
+        let id = orb.root_poa().activate_object(&Target::servant(Echo)).unwrap();
+        orb.root_poa().manager().activate().unwrap();
+        let text = orb.root_poa().id_to_reference(&id).unwrap().to_string();
+        let client = client_orb(0).unwrap();
+        for operation in [
+            Operation::Nothing,
+            Operation::Octet,
+            Operation::Short,
+            Operation::Long,
+            Operation::Struct,
+            Operation::Longs(3),
+            Operation::Structs(3),
+            Operation::Octets(3),
+            Operation::Text(3),
+            Operation::Oneway,
+        ] {
+            let object = object(&client, &text).unwrap();
+            let mut calls = Dynamic { object, operation, server: 1 };
+            let mut samples = Samples::with_room(4);
+            calls.run(1, 4, &mut samples).unwrap();
+            assert_eq!(samples.len(), 4, "{operation}");
+        }
+    }
+}
