@@ -19,6 +19,11 @@ pub enum Endpoint {
         /// Path of the socket.
         path: PathBuf,
     },
+    /// Shared memory, with the processes meeting at a Unix socket in the file system.
+    SharedMemory {
+        /// Path of the socket.
+        path: PathBuf,
+    },
 }
 
 impl Endpoint {
@@ -31,6 +36,11 @@ impl Endpoint {
     pub fn unix(path: impl Into<PathBuf>) -> Self {
         Endpoint::Unix { path: path.into() }
     }
+
+    /// A shared memory endpoint.
+    pub fn shared_memory(path: impl Into<PathBuf>) -> Self {
+        Endpoint::SharedMemory { path: path.into() }
+    }
 }
 
 impl fmt::Display for Endpoint {
@@ -39,6 +49,7 @@ impl fmt::Display for Endpoint {
             Endpoint::Tcp { host, port } if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
             Endpoint::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
             Endpoint::Unix { path } => write!(f, "unix:{}", path.display()),
+            Endpoint::SharedMemory { path } => write!(f, "shm:{}", path.display()),
         }
     }
 }
@@ -52,5 +63,6 @@ mod tests {
         assert_eq!(Endpoint::tcp("::1", 2809).to_string(), "tcp:[::1]:2809");
         assert_eq!(Endpoint::tcp("example.com", 2809).to_string(), "tcp:example.com:2809");
         assert_eq!(Endpoint::unix("/run/orb").to_string(), "unix:/run/orb");
+        assert_eq!(Endpoint::shared_memory("/run/orb").to_string(), "shm:/run/orb");
     }
 }

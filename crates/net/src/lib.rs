@@ -1,8 +1,8 @@
 //! Transports: how octets travel between two ORBs.
 //!
 //! A [`Stream`] is one connection, a [`Listener`] accepts them, a [`Transport`] makes both for the [`Endpoint`]s it knows.
-//! The ORB sees nothing but these traits, so that a transport without a descriptor (shared memory, a simulation) fits
-//! as well as TCP. This crate knows nothing of GIOP; octets are never interpreted here.
+//! The ORB sees nothing but these traits, so that a transport without a descriptor (a simulation), or
+//! one whose descriptor is only a bell (shared memory), fits as well as TCP. This crate knows nothing of GIOP; octets are never interpreted here.
 //!
 //! Invariant: a call with [`Wait::Now`] never blocks; one with [`Wait::Until`] ends at the deadline.
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@ mod endpoint;
 pub mod mock;
 mod properties;
 mod resolve;
+mod shared_memory;
 mod socket;
 mod socket_file;
 mod stream;
@@ -18,5 +19,6 @@ mod transport;
 
 pub use endpoint::Endpoint;
 pub use properties::Properties;
+pub use shared_memory::{SharedMemory, Users};
 pub use stream::{Half, Peer, Report, Stream, Wait};
 pub use transport::{Listener, Tcp, Transport, Transports, Unix};

@@ -17,7 +17,7 @@ use crate::transport::{Listener, Transport};
 use crate::{Endpoint, Half, Peer, Properties, Stream, Wait};
 
 /// Connections that wait to be accepted before the kernel refuses more.
-const BACKLOG: u32 = 1024;
+pub(crate) const BACKLOG: u32 = 1024;
 
 /// TCP over IPv4 and IPv6, small messages sent at once (no Nagle delay).
 ///
@@ -198,13 +198,13 @@ impl Transport for Unix {
 fn path(endpoint: &Endpoint) -> io::Result<&Path> {
     match endpoint {
         Endpoint::Unix { path } => Ok(path),
-        Endpoint::Tcp { .. } => {
+        Endpoint::Tcp { .. } | Endpoint::SharedMemory { .. } => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no Unix endpoint")))
         }
     }
 }
 
-fn credentials(fd: BorrowedFd<'_>) -> Peer {
+pub(crate) fn credentials(fd: BorrowedFd<'_>) -> Peer {
     match socket::peer_credentials(fd) {
         Ok(credentials) => Peer::Process {
             pid: i32::try_from(credentials.pid).unwrap_or_default(),

@@ -88,9 +88,19 @@ pub trait Stream: Send + Sync + fmt::Debug {
         self.send_vectored(&[IoSlice::new(octets)], wait)
     }
 
-    /// A descriptor whose readiness tells when `recv` and `send_vectored` would not block; `None` if the transport has none, see
-    /// [`report_to`](Self::report_to).
+    /// A descriptor whose edges tell when `recv` and `send_vectored` no longer block after a call with [`Wait::Now`] got less than it could
+    /// take (of room it may also tell as of octets); `None` if the transport has none, see [`report_to`](Self::report_to).
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
+
+    /// What a thread that has the stream for itself does before it waits for [`readiness`](Self::readiness) and not in `recv`: asks that
+    /// the descriptor tell of octets. True: there is something to read, or the end, already. `None`: the descriptor always tells.
+    /// It may become readable without anything to read: who was told of it asks again.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    fn ask_to_poll(&self) -> io::Result<Option<bool>> {
+        Ok(None)
+    }
 
     /// For streams without a descriptor: from now on `report` is called whenever there may be something to read, room to write, or the
     /// end; once at once. It may be called from any thread, and never waits. False: the stream cannot report, and only a thread of

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::time::Duration;
 
 use corelane_net::mock::Mock;
-use corelane_net::{Endpoint, Half, Listener, Stream, Tcp, Transport, Unix, Wait};
+use corelane_net::{Endpoint, Half, Listener, SharedMemory, Stream, Tcp, Transport, Unix, Wait};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::poll;
 
@@ -13,7 +13,8 @@ fn each(name: &str, check: impl Fn(&dyn Transport, &Endpoint)) {
     check(&Tcp::new(), &Endpoint::tcp("127.0.0.1", 0));
     check(&Tcp::new(), &Endpoint::tcp("::1", 0));
     let path = std::env::temp_dir().join(format!("corelane-net-{}-{name}", std::process::id()));
-    check(&Unix, &Endpoint::unix(path));
+    check(&Unix, &Endpoint::unix(&path));
+    check(&SharedMemory::default(), &Endpoint::shared_memory(&path));
     check(&Mock::default(), &Endpoint::unix(format!("/mock/{name}")));
 }
 
@@ -187,6 +188,15 @@ fn connections_have_the_properties_asked_for() {
         plain.set_properties(&properties).unwrap();
         for (stream, all) in [(&client, true), (&server, true), (&plain, true), (&as_before, false)] {
             let Some(fd) = stream.readiness() else { continue };
+            if matches!(endpoint, Endpoint::SharedMemory { .. }) {
+                // The rings are as large as the listener's properties say.
+                let mut sent = 0;
+                while let Ok(count) = send(&**stream, &[0; 5000], Wait::Now) {
+                    sent += count;
+                }
+                assert!(matches!((sent, all), (8192 | 16_384, true) | (65_536, _)), "{sent}");
+                continue;
+            }
             // The kernel doubles the numbers.
             assert_eq!(socket::send_buffer_size(fd).unwrap() == 18_000, all);
             assert_eq!(socket::receive_buffer_size(fd).unwrap() == 14_000, all);

@@ -84,6 +84,28 @@ pub fn wait(fd: BorrowedFd<'_>, readable: bool, writable: bool, deadline: Option
     }
 }
 
+/// What has come to an end at a connection, as far as its descriptor knows; a look, no wait. One system call.
+///
+/// # Errors
+/// When the kernel is out of memory.
+pub fn ended(fd: BorrowedFd<'_>) -> io::Result<Ended> {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `entry` is one live pollfd and the count says one; `now` outlives the call; a null signal mask changes nothing.
+    call::restarting(|| unsafe { libc::ppoll(&mut entry, 1, &raw const now, std::ptr::null()) })?;
+    let both = entry.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0;
+    Ok(Ended { reading: both || entry.revents & libc::POLLRDHUP != 0, both })
+}
+
+/// What [`ended`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// The peer writes no more.
+    pub reading: bool,
+    /// Nothing goes either way: the peer is gone, or both sides have ended writing.
+    pub both: bool,
+}
+
 /// Waits until one of two descriptors can be read or `deadline` has passed; says which of them can. Neither means that the
 /// deadline passed or a signal came.
 ///
@@ -120,7 +142,7 @@ pub fn wait_any<const N: usize>(fds: [BorrowedFd<'_>; N], deadline: Option<Monot
 
 /// Sets the calling thread's timer slack to 1 ns, once. The default of 50 us would be added to every
 /// deadline of a thread in the ordinary scheduling class; real-time threads have no slack anyway.
-pub(crate) fn sharpen_timers() {
+pub fn sharpen_timers() {
     thread_local! {
         static SHARP: Cell<bool> = const { Cell::new(false) };
     }
@@ -150,6 +172,17 @@ mod tests {
         assert!(wait_readable(wake.as_fd(), Some(deadline)).unwrap());
         assert!(wait_readable(wake.as_fd(), None).unwrap());
         assert!(wait_writable(wake.as_fd(), None).unwrap());
+    }
+
+    #[test]
+    fn the_end_of_each_half_is_told_apart() {
+        use crate::socket::{self, Shutdown};
+        let (near, far) = socket::pair().unwrap();
+        assert_eq!(ended(near.as_fd()).unwrap(), Ended::default());
+        socket::shutdown(far.as_fd(), Shutdown::Write).unwrap();
+        assert_eq!(ended(near.as_fd()).unwrap(), Ended { reading: true, both: false });
+        drop(far);
+        assert_eq!(ended(near.as_fd()).unwrap(), Ended { reading: true, both: true });
     }
 
     #[test]

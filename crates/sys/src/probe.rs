@@ -361,7 +361,7 @@ mod models {
             ring.read(|ticks, name, thread, id| assert_eq!((ticks, name, ticks), (thread, "x", id)));
             writer.join().unwrap();
             let mut last = 0;
-            ring.read(|ticks, ..| last = ticks);
+            ring.read(|ticks, _, _, _| last = ticks);
             assert_eq!(last, 3);
         });
     }

@@ -36,6 +36,13 @@ pub fn id() -> u32 {
     }
 }
 
+/// The effective user of this process.
+#[must_use]
+pub fn user() -> u32 {
+    // SAFETY: takes no arguments and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// Raises the number of descriptors that this process may have open to at least `wanted`, where it may, and returns the number
 /// in force then.
 ///

@@ -7,6 +7,7 @@
 
 mod address;
 mod options;
+mod passing;
 mod transfer;
 
 use std::io;
@@ -18,6 +19,7 @@ pub use options::{
     send_buffer_size, set_dont_route, set_dscp, set_keepalive, set_nodelay, set_probing, set_receive_buffer_size,
     set_receive_timeout, set_send_buffer_size, set_send_timeout, take_error, unread,
 };
+pub use passing::{recv_with_descriptor, send_with_descriptor};
 pub use transfer::{Wait, peek, recv, send, send_vectored};
 
 use crate::clock::Monotonic;

@@ -178,3 +178,17 @@ fn a_partial_write_says_how_much_went() {
     }
     assert_eq!(read, written);
 }
+
+#[test]
+fn a_descriptor_is_passed_with_octets_and_a_second_one_is_not_kept() {
+    let (near, far) = pair().unwrap();
+    let (inner, other) = pair().unwrap();
+    assert_eq!(send_with_descriptor(near.as_fd(), b"here", inner.as_fd(), Wait::Now).unwrap(), 4);
+    let mut buffer = [0; 9];
+    let (count, passed) = recv_with_descriptor(far.as_fd(), &mut buffer, Wait::Now).unwrap();
+    assert_eq!(&buffer[..count], b"here");
+    send(passed.unwrap().as_fd(), b"x", Wait::Now).unwrap();
+    assert_eq!(recv(other.as_fd(), &mut buffer, Wait::Now).unwrap(), 1);
+    send(near.as_fd(), b"bare", Wait::Now).unwrap();
+    assert!(matches!(recv_with_descriptor(far.as_fd(), &mut buffer, Wait::Now), Ok((4, None))));
+}

@@ -18,7 +18,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    fn flags(self) -> libc::c_int {
+    pub(super) fn flags(self) -> libc::c_int {
         match self {
             Self::Block => 0,
             Self::Now => libc::MSG_DONTWAIT,

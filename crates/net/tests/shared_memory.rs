@@ -1,0 +1,304 @@
+//! What shared memory has to stand beyond what every transport does: peers in other processes, dead ones and hostile ones.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use corelane_net::{Endpoint, Half, Listener, SharedMemory, Stream, Transport, Wait};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::epoll::{Epoll, Event, Interest};
+use corelane_sys::ring::{Rings, Sizes};
+use corelane_sys::{poll, socket};
+
+/// Tells the test binary, started anew, to be the other process, and where.
+const OTHER: &str = "CORELANE_TEST_SHM";
+
+fn path(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("corelane-shm-{}-{name}", std::process::id()))
+}
+
+fn listen(name: &str) -> (Box<dyn Listener>, PathBuf) {
+    let path = path(name);
+    (SharedMemory::default().listen(&Endpoint::shared_memory(&path)).unwrap(), path)
+}
+
+fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
+    loop {
+        poll::wait_readable(listener.readiness(), None).unwrap();
+        match listener.accept() {
+            Ok(stream) => return stream,
+            Err(error) => {
+                assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted), "{error}")
+            }
+        }
+    }
+}
+
+fn pair(name: &str) -> (Box<dyn Stream>, Box<dyn Stream>) {
+    let (listener, _) = listen(name);
+    let client = SharedMemory::default().connect(listener.local(), None).unwrap();
+    (client, accept(&*listener))
+}
+
+/// This test binary once more, as the other end of `path`.
+fn other_process(path: &PathBuf) -> Child {
+    let program = std::env::current_exe().unwrap();
+    Command::new(program).args(["--exact", "the_other_process"]).env(OTHER, path).spawn().unwrap()
+}
+
+/// Echoes what comes, in a process that another test has started; by itself it does nothing.
+#[test]
+fn the_other_process() {
+    let Some(path) = std::env::var_os(OTHER) else { return };
+    let client = SharedMemory::default().connect(&Endpoint::shared_memory(path), None).unwrap();
+    let mut buffer = vec![0; 100_000];
+    loop {
+        let count = client.recv(&mut buffer, Wait::Block).unwrap();
+        let mut left = &buffer[..count];
+        if count == 0 {
+            return;
+        }
+        while !left.is_empty() {
+            left = &left[client.send(left, Wait::Block).unwrap()..];
+        }
+    }
+}
+
+#[test]
+fn two_processes_exchange_more_than_the_rings_hold() {
+    let (listener, path) = listen("two");
+    let mut child = other_process(&path);
+    let server = accept(&*listener);
+    let octets: Vec<u8> = (0..1_000_000u32).map(|n| (n / 3) as u8).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut left = &octets[..];
+            while !left.is_empty() {
+                left = &left[server.send(left, Wait::Block).unwrap()..];
+            }
+        });
+        let mut echoed = Vec::<u8>::new();
+        let mut buffer = [0; 3001];
+        while echoed.len() < octets.len() {
+            let count = server.recv(&mut buffer, Wait::Block).unwrap();
+            echoed.extend(&buffer[..count]);
+        }
+        assert!(echoed == octets);
+    });
+    // Small ones, each waited for.
+    for round in 0..2000u32 {
+        server.send(&round.to_le_bytes(), Wait::Block).unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 4);
+        assert_eq!(buffer[..4], round.to_le_bytes());
+    }
+    server.shutdown(Half::Write);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_peer_that_is_killed_ends_the_stream_for_who_waits() {
+    for waits_to_write in [false, true] {
+        let (listener, path) = listen(if waits_to_write { "killed-w" } else { "killed" });
+        let mut child = other_process(&path);
+        let server = accept(&*listener);
+        server.send(b"there?", Wait::Block).unwrap();
+        assert_eq!(server.recv(&mut [0; 100], Wait::Block).unwrap(), 6);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                if waits_to_write {
+                    // Echoes fill the other ring, then this one.
+                    while server.send(&[1; 50_000], Wait::Block).is_ok() {}
+                    0
+                } else {
+                    server.recv(&mut [0; 8], Wait::Block).unwrap_or(0)
+                }
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            child.kill().unwrap();
+            assert_eq!(waiting.join().unwrap(), 0);
+        });
+        child.wait().unwrap();
+        // Whoever does not wait learns of it too, when what is left has been read.
+        while server.recv(&mut [0; 100_000], Wait::Now).unwrap() > 0 {}
+    }
+}
+
+#[test]
+fn a_reader_that_waits_long_is_woken_by_the_bell() {
+    let (client, server) = pair("bell");
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut octet = [0];
+            for _ in 0..3 {
+                assert_eq!(server.recv(&mut octet, Wait::Block).unwrap(), 1);
+            }
+            octet[0]
+        });
+        for octet in 1..=3 {
+            std::thread::sleep(Duration::from_millis(120));
+            client.send(&[octet], Wait::Block).unwrap();
+        }
+        assert_eq!(reader.join().unwrap(), 3);
+    });
+}
+
+/// As the lanes of a server: edges only, and a short read means that what follows is reported.
+#[test]
+fn every_arrival_after_a_short_read_is_an_edge() {
+    let (client, server) = pair("edges");
+    let epoll = Epoll::new().unwrap();
+    epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::HANG_UP | Interest::EDGE).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = [0; 64];
+            for round in 0..5000usize {
+                let size = round % 63 + 1;
+                assert_eq!(client.send(&[7; 63][..size], Wait::Block).unwrap(), size);
+                let mut there = 0;
+                while there < size {
+                    there += client.recv(&mut buffer, Wait::Block).unwrap();
+                }
+            }
+            client.shutdown(Half::Both);
+        });
+        let mut buffer = [0; 200];
+        let mut events = [Event::EMPTY; 1];
+        loop {
+            assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
+            match server.recv(&mut buffer, Wait::Now) {
+                Ok(0) => break,
+                Ok(count) => drop(server.send(&buffer[..count], Wait::Now)),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+    });
+}
+
+#[test]
+fn room_is_an_edge_for_who_was_refused() {
+    let (client, server) = pair("room");
+    let epoll = Epoll::new().unwrap();
+    epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
+    let total = 3_000_000;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut left = total;
+            let mut buffer = [0; 10_000];
+            while left > 0 {
+                left -= client.recv(&mut buffer, Wait::Block).unwrap();
+            }
+        });
+        let mut events = [Event::EMPTY; 1];
+        let mut left = total;
+        while left > 0 {
+            match server.send(&[0; 70_000][..left.min(70_000)], Wait::Now) {
+                Ok(count) => left -= count,
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
+                    // The reader of the same stream does not take the edge away.
+                    assert!(server.recv(&mut [0; 8], Wait::Now).is_err());
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn waiting_for_the_descriptor_instead() {
+    let (client, server) = pair("polled");
+    for round in 0..200 {
+        assert_eq!(client.ask_to_poll().unwrap(), Some(false));
+        let now = Some(Monotonic::from_nanos(0));
+        assert!(!poll::wait_readable(client.readiness().unwrap(), now).unwrap(), "round {round}");
+        server.send(b"x", Wait::Now).unwrap();
+        assert!(poll::wait_readable(client.readiness().unwrap(), None).unwrap());
+        assert_eq!(client.ask_to_poll().unwrap(), Some(true));
+        assert_eq!(client.recv(&mut [0; 8], Wait::Block).unwrap(), 1);
+    }
+    drop(server);
+    assert_eq!(client.ask_to_poll().unwrap(), Some(true));
+}
+
+#[test]
+fn clients_that_send_nothing_or_nonsense_hold_up_nobody() {
+    let (listener, path) = listen("slow");
+    let silent: Vec<_> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    let mut liar = UnixStream::connect(&path).unwrap();
+    liar.write_all(b"GIOP\x01\x02\x00\x00 and so on").unwrap();
+    // A header without a descriptor, and one with a descriptor of something else.
+    let mut header = b"CLNRINGS".to_vec();
+    header.extend([1, 65536, 65536].map(u32::to_le_bytes).concat());
+    UnixStream::connect(&path).unwrap().write_all(&header).unwrap();
+    let other = UnixStream::connect(&path).unwrap();
+    let file = File::open("/dev/null").unwrap();
+    socket::send_with_descriptor(other.as_fd(), &header, file.as_fd(), socket::Wait::Now).unwrap();
+    // One with rings larger than are taken.
+    let large = Sizes::at_least(16 << 20, 4096);
+    let greedy = UnixStream::connect(&path).unwrap();
+    let (_rings, memory) = Rings::create(large).unwrap();
+    header[12..20].copy_from_slice(&[large.to_server(), large.to_client()].map(u32::to_le_bytes).concat());
+    socket::send_with_descriptor(greedy.as_fd(), &header, memory.as_fd(), socket::Wait::Now).unwrap();
+    let client = SharedMemory::default().connect(listener.local(), None).unwrap();
+    let server = accept(&*listener);
+    client.send(b"x", Wait::Block).unwrap();
+    assert_eq!(server.recv(&mut [0; 8], Wait::Block).unwrap(), 1);
+    drop(silent);
+}
+
+/// The other end is a process that writes anything anywhere in the memory, and rings as it likes: every call ends in its time.
+#[test]
+fn a_hostile_peer_can_only_send_nonsense() {
+    let (listener, path) = listen("hostile");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let sizes = Sizes::at_least(4096, 4096);
+            let mut header = b"CLNRINGS".to_vec();
+            header.extend([1, 4096, 4096].map(u32::to_le_bytes).concat());
+            let mut state = 0x2545_f491_4f6c_dd1du64;
+            while !stop.load(Ordering::Relaxed) {
+                let socket = UnixStream::connect(&path).unwrap();
+                let (_rings, memory) = Rings::create(sizes).unwrap();
+                socket::send_with_descriptor(socket.as_fd(), &header, memory.as_fd(), socket::Wait::Now).unwrap();
+                let memory = File::from(memory);
+                for _ in 0..3000 {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    // The words of both directions, mostly with numbers that may pass for counters.
+                    let offset = if state & 1 == 0 { (state >> 8) % 16 * 128 } else { (state >> 8) % 3072 * 4 };
+                    let value = if state & 6 == 0 { state as u32 } else { (state >> 40) as u32 % 4100 };
+                    memory.write_all_at(&value.to_le_bytes(), offset).unwrap();
+                    if state & 0xf0 == 0 {
+                        let _ = socket::send(socket.as_fd(), &[0; 3], socket::Wait::Now);
+                    }
+                }
+            }
+        });
+        for _ in 0..30 {
+            let server = accept(&*listener);
+            let mut buffer = [0; 6000];
+            let slices = [IoSlice::new(&[1; 700]), IoSlice::new(&[2; 5000])];
+            for round in 0..100 {
+                let soon = Wait::Until(Monotonic::now() + Duration::from_micros(100));
+                let wait = if round % 2 == 0 { soon } else { Wait::Now };
+                if let Ok(count) = server.recv(&mut buffer, wait) {
+                    assert!(count <= 4096);
+                }
+                if let Ok(count) = server.send_vectored(&slices, wait) {
+                    assert!(count <= 4096);
+                }
+                let _ = server.ask_to_poll();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}

@@ -1,0 +1,156 @@
+//! The shared memory itself: making, sealing, checking and mapping it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use crate::{call, clock};
+
+/// Seals without which the peer could take memory away under a copy (SIGBUS), or take the seals off again.
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// A file of `length` zeroes without a name, whose size is fixed.
+///
+/// # Errors
+/// When the process is out of descriptors or memory.
+pub(super) fn create(length: usize) -> io::Result<OwnedFd> {
+    let make = |flags: libc::c_uint| {
+        let flags = flags | libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name is a constant, NUL-terminated string.
+        call::once(|| unsafe { libc::memfd_create(c"corelane-rings".as_ptr(), flags) })
+    };
+    // Before Linux 6.3 there was no such flag; where it is, the system may insist on it.
+    let fd = make(libc::MFD_NOEXEC_SEAL).or_else(|_| make(0))?;
+    // SAFETY: the kernel just gave us `fd`, and nobody else knows it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let size = libc::off_t::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the call takes no pointers.
+    call::restarting(|| unsafe { libc::ftruncate(fd.as_raw_fd(), size) })?;
+    // SAFETY: this command takes an integer.
+    call::once(|| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
+    Ok(fd)
+}
+
+/// Whether `fd` is a file of `length` octets whose size is fixed for good.
+///
+/// # Errors
+/// `InvalidData` if it is not.
+pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> io::Result<()> {
+    let wrong = |why| io::Error::new(io::ErrorKind::InvalidData, why);
+    // SAFETY: this command takes no argument.
+    let seals = call::once(|| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) })
+        .map_err(|_| wrong("what was passed is no memory that can be sealed"))?;
+    if seals & SEALS != SEALS {
+        return Err(wrong("the size of the memory that was passed is not fixed"));
+    }
+    if seals & (libc::F_SEAL_WRITE | libc::F_SEAL_FUTURE_WRITE) != 0 {
+        return Err(wrong("the memory that was passed cannot be written"));
+    }
+    // SAFETY: the structure consists of integers, for which zeroes are values.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `status` is one live, writable structure of the kind that the call fills.
+    call::once(|| unsafe { libc::fstat(fd.as_raw_fd(), &raw mut status) })?;
+    if usize::try_from(status.st_size) != Ok(length) {
+        return Err(wrong("the memory that was passed is not of the size announced"));
+    }
+    Ok(())
+}
+
+/// Memory that another process can write at any time. Nothing outside this file knows where it is.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    octets: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the memory is reached only through atomics and through copies that tolerate concurrent change, by any thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `length` octets of a file that [`check`] accepts, or that [`create`] made.
+    ///
+    /// # Errors
+    /// When the process is out of addresses.
+    pub(super) fn new(fd: BorrowedFd<'_>, length: usize) -> io::Result<Self> {
+        // SAFETY: without a wanted address the mapping touches nothing that exists.
+        let address = call::once(|| unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            ) as isize
+        })?;
+        let octets = NonNull::new(address as *mut u8).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { octets, length })
+    }
+
+    /// The word at `offset`, a multiple of 4.
+    #[inline]
+    pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.length);
+        // SAFETY: inside the mapping, which lives as long as `self`, and aligned, as the mapping begins with a page. This process reaches
+        // these octets through atomics only; what the peer does to them is a store of the machine like any other.
+        unsafe { AtomicU32::from_ptr(self.octets.as_ptr().add(offset).cast()) }
+    }
+
+    /// Copies `from` to `offset`.
+    #[inline]
+    pub(super) fn copy_in(&self, offset: usize, from: &[u8]) {
+        assert!(offset <= self.length && from.len() <= self.length - offset);
+        // SAFETY: the range is inside the mapping, which nobody has a reference to, so that it does not overlap `from`. If the peer
+        // writes there meanwhile, it spoils what it will read.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.octets.as_ptr().add(offset), from.len()) }
+    }
+
+    /// Copies from `offset` to all of `to`.
+    #[inline]
+    pub(super) fn copy_out(&self, offset: usize, to: &mut [u8]) {
+        assert!(offset <= self.length && to.len() <= self.length - offset);
+        // SAFETY: the range is inside the mapping, which nobody has a reference to, so that it does not overlap `to`. If the peer writes
+        // there meanwhile, the copy has old or new octets, all of which are values; it is looked at only when it is done.
+        unsafe { std::ptr::copy_nonoverlapping(self.octets.as_ptr().add(offset), to.as_mut_ptr(), to.len()) }
+    }
+
+    /// Sleeps while the word at `offset` is `expected`, `time` at most. May return early; true if the time is over.
+    pub(super) fn futex_wait(&self, offset: usize, expected: u32, time: Duration) -> bool {
+        let word = self.word(offset);
+        let time = clock::timespec(time);
+        // Shared between processes: no FUTEX_PRIVATE_FLAG.
+        // SAFETY: `word` is a live, aligned word, `time` outlives the call.
+        let slept = call::futex(|| unsafe {
+            libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const time)
+        });
+        // Otherwise it was woken, the word is another, or a signal came: the caller looks in every case.
+        slept.is_err_and(|error| error.raw_os_error() == Some(libc::ETIMEDOUT))
+    }
+
+    /// Wakes whoever sleeps on the word at `offset`.
+    pub(super) fn futex_wake(&self, offset: usize) {
+        let word = self.word(offset);
+        // SAFETY: `word` is a live, aligned word. It fails only for words that are not.
+        let _ = call::futex(|| unsafe {
+            libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX)
+        });
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, of that length, and no reference into it outlives this value. A failure could only leave it.
+        let _ = call::once(|| unsafe { libc::munmap(self.octets.as_ptr().cast(), self.length) });
+    }
+}
+
+/// The descriptor, for the one who passes it on.
+pub(super) fn made(length: usize) -> io::Result<(OwnedFd, Mapping)> {
+    let fd = create(length)?;
+    let mapping = Mapping::new(fd.as_fd(), length)?;
+    Ok((fd, mapping))
+}
