@@ -88,12 +88,16 @@ fn a_published_address_is_what_references_carry() {
 /// A transport whose streams have no descriptor serves in every architecture: shared memory and polled network cards are such.
 #[test]
 fn streams_without_a_descriptor_are_served_in_every_architecture() {
+    // Clients do not see the end of such a stream before they use it.
+    let time = Duration::from_millis(50);
     for dispatch in EVERY_DISPATCH {
         let network: Arc<dyn Transport> = Arc::new(Mock::default());
         let transports = || Transports::new(vec![Arc::clone(&network)]);
         let pool = PoolConfig { dispatch, ..PoolConfig::default() };
-        let server = serve_with(Orb::builder().pool(pool).transports(transports()).listen("unix:/mock/server"));
-        let own = Orb::builder().pool(PoolConfig { dispatch, ..PoolConfig::default() });
+        let server = serve_with(
+            Orb::builder().pool(pool).closing_time(time).transports(transports()).listen("unix:/mock/server"),
+        );
+        let own = Orb::builder().pool(PoolConfig { dispatch, ..PoolConfig::default() }).closing_time(time);
         let own = serve_with(own.transports(transports()).listen("unix:/mock/client"));
         let probe = ProbeRef::from_object(own.orb.string_to_object(&server.ior).unwrap().unwrap());
         assert_eq!(probe.cube_octet(3).unwrap(), 27, "{dispatch:?}");
