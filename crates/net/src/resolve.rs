@@ -77,20 +77,21 @@ impl Resolver {
     fn ask(&self, host: &str, deadline: Monotonic) -> io::Result<Vec<IpAddr>> {
         let begun = Monotonic::now();
         let mut state = self.0.state.lock();
+        let mut in_time = true;
         loop {
             match state.names.get(host) {
                 Some(Name::Found(addresses, at)) if at.elapsed() < KEPT => return Ok(addresses.clone()),
                 // Of a look-up that this call waited for.
                 Some(Name::Failed(kind, why, at)) if *at >= begun => return Err(io::Error::new(*kind, why.clone())),
+                _ if !in_time => {
+                    let late = format!("{host} is still being looked up");
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, late));
+                }
                 Some(Name::Asked) => {}
                 _ if state.running < MOST => self.begin(&mut state, host)?,
                 _ => {}
             }
-            let in_time;
             (state, in_time) = self.0.changed.wait_until(state, Some(deadline));
-            if !in_time && !matches!(state.names.get(host), Some(Name::Found(..))) {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{host} is still being looked up")));
-            }
         }
     }
 
@@ -208,6 +209,18 @@ mod tests {
         assert_eq!(slow.asked(), MOST);
         slow.answer();
         assert!(resolver.resolve(&format!("host{}", 2 * MOST), 1, ages()).is_ok());
+    }
+
+    #[test]
+    fn an_old_answer_does_not_stand_in_for_the_one_that_cannot_be_asked_for() {
+        let slow = Slow::new();
+        let resolver = slow.resolver(here);
+        {
+            let mut state = resolver.0.state.lock();
+            state.running = MOST;
+            state.names.insert("old".to_owned(), Name::Found(Vec::new(), Monotonic::from_nanos(0)));
+        }
+        assert_eq!(resolver.resolve("old", 1, soon()).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

@@ -182,6 +182,11 @@ impl<'m> ServerCall<'m> {
         Ok(())
     }
 
+    /// Whether it is answered with a user exception.
+    pub(crate) fn has_raised(&self) -> bool {
+        self.raised
+    }
+
     /// The finished reply and whether it is a user exception.
     #[inline]
     pub(crate) fn finish(self) -> (Encoder<'m>, bool) {

@@ -47,6 +47,7 @@ impl Watch {
         core.events().report(&Event::Overrun { operation, declared, used });
         match core.config().rt.overrun {
             Overrun::Run => result,
+            Overrun::Drop if call.has_raised() => result,
             Overrun::Drop => result.and_then(|()| {
                 let exception = SystemException::new(Kind::Timeout, crate::minor::OVERRUN, Completion::Yes);
                 Err(exception.because("the operation took more processor time than it declares"))

@@ -14,6 +14,8 @@ pub(crate) struct Arriving {
     message: Progress,
     /// Of the message whose first fragment came first: while others come and go, it has to go on too.
     fragments: Progress,
+    /// Something was read since the last look.
+    read: bool,
 }
 
 #[derive(Debug, Default)]
@@ -26,15 +28,20 @@ struct Progress {
 impl Arriving {
     /// Notes what is there `now`: so many octets of a message, and of the oldest fragmented one its number and octets.
     pub(crate) fn note(&mut self, message: usize, oldest: Option<(u64, usize)>, now: Monotonic) {
+        self.read = true;
         self.message.note((message > 0).then_some((0, message)), now);
         self.fragments.note(oldest, now);
     }
 
-    /// Begins to count anew: what the peer has sent since has not been read.
-    pub(crate) fn excuse(&mut self, now: Monotonic) {
-        for progress in [&mut self.message, &mut self.fragments] {
-            progress.since = progress.since.map(|_| now);
+    /// Looks whether what the peer has sent is read at all: where octets are `there` and nothing was read since the last look, it has
+    /// done its part and counting begins anew.
+    pub(crate) fn look(&mut self, there: bool, now: Monotonic) {
+        if there && !self.read {
+            for progress in [&mut self.message, &mut self.fragments] {
+                progress.since = progress.since.map(|_| now);
+            }
         }
+        self.read = false;
     }
 
     /// Whether anything is unfinished.
@@ -99,13 +106,26 @@ mod tests {
     fn what_is_not_read_is_not_the_peers_fault() {
         let mut arriving = Arriving::default();
         arriving.note(100, None, at(0));
-        arriving.excuse(at(20));
-        assert_eq!(arriving.stalled_for(at(21)), seconds(1));
-        arriving.note(100, None, at(22));
-        assert_eq!(arriving.stalled_for(at(23)), seconds(3));
+        arriving.look(true, at(20));
+        assert_eq!(arriving.stalled_for(at(20)), seconds(20));
+        arriving.look(false, at(21));
+        assert_eq!(arriving.stalled_for(at(21)), seconds(21));
+        arriving.look(true, at(22));
+        assert_eq!(arriving.stalled_for(at(23)), seconds(1));
         arriving.note(0, None, at(24));
-        arriving.excuse(at(25));
+        arriving.look(true, at(25));
         assert!(!arriving.is_any());
+    }
+
+    #[test]
+    fn other_messages_that_never_cease_do_not_hide_what_is_left_lying() {
+        let mut arriving = Arriving::default();
+        arriving.note(0, Some((7, 5000)), at(0));
+        for second in 1..10 {
+            arriving.note(0, Some((7, 5000)), at(second));
+            arriving.look(true, at(second));
+        }
+        assert_eq!(arriving.stalled_for(at(10)), seconds(10));
     }
 
     #[test]

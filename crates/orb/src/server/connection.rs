@@ -188,6 +188,8 @@ pub(crate) enum Loss {
     Ending,
     /// The peer did not read and the queue is full.
     QueueFull,
+    /// The peer did not read while the thread waited for it.
+    Unread,
 }
 
 impl Connection {
@@ -324,8 +326,7 @@ impl Connection {
             return match self.stream.send(whole, wait) {
                 Ok(sent) if sent == whole.len() => Sent::All,
                 Ok(sent) => self.send_rest(writing, message, sent, wait),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.send_rest(writing, message, 0, wait),
-                Err(_) => Sent::Lost(Loss::Gone),
+                Err(error) => self.send_failed(writing, message, &error, wait),
             };
         }
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
@@ -339,8 +340,17 @@ impl Connection {
         match self.stream.send_vectored(&slices[..count], wait) {
             Ok(sent) if sent == total && count == message.len() => Sent::All,
             Ok(sent) => self.send_rest(writing, message, sent, wait),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.send_rest(writing, message, 0, wait),
-            Err(_) => Sent::Lost(Loss::Gone),
+            Err(error) => self.send_failed(writing, message, &error, wait),
+        }
+    }
+
+    /// The transport took nothing.
+    #[cold]
+    fn send_failed(&self, writing: &mut Writing, message: &[&[u8]], error: &io::Error, wait: Wait) -> Sent {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => self.send_rest(writing, message, 0, wait),
+            io::ErrorKind::TimedOut => Sent::Lost(Loss::Unread),
+            _ => Sent::Lost(Loss::Gone),
         }
     }
 
@@ -357,7 +367,7 @@ impl Connection {
             match self.stream.send(next, wait) {
                 Ok(0) => return Sent::Lost(Loss::Gone),
                 Ok(count) => sent += count,
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Sent::Lost(Loss::QueueFull),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Sent::Lost(Loss::Unread),
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Sent::Lost(Loss::Gone),
                 Err(_) if announced => return self.enqueue(writing, message, sent),
                 Err(_) => {
@@ -521,9 +531,8 @@ impl Connection {
         }
         let mut arriving = self.arriving.lock();
         let at_once = Some(Monotonic::from_nanos(0));
-        if self.stream.readiness().is_some_and(|fd| poll::wait_readable(fd, at_once).unwrap_or(false)) {
-            arriving.excuse(now);
-        }
+        let there = self.stream.readiness().is_some_and(|fd| poll::wait_readable(fd, at_once).unwrap_or(false));
+        arriving.look(there, now);
         arriving.stalled_for(now)
     }
 

@@ -46,6 +46,8 @@ const LISTENER: u64 = 1 << 63;
 const BURST: usize = 256;
 /// Connections accepted in one go before other work has a turn.
 const ACCEPTS: usize = 64;
+/// Connections that may wait to be accepted when the lane closes: what the kernel keeps at most, by default.
+const WAITING: usize = 4096;
 
 /// What a connection's descriptor is watched for: edges only. Room to write is of interest only while replies wait: a Unix
 /// socket reports it every time the peer reads.
@@ -266,7 +268,9 @@ impl Lane {
             WAKE => {
                 self.waking.swap(false, Ordering::SeqCst);
             }
-            token if token & LISTENER != 0 => self.accept(core, token),
+            token if token & LISTENER != 0 => {
+                self.accept(core, token);
+            }
             token => {
                 let place = place(token);
                 let over = event.hung_up() || event.failed();
@@ -487,16 +491,20 @@ impl Lane {
     /// The connection is over: nobody finds it any more; it ends when the last thread in it is out.
     #[cold]
     pub(crate) fn ended(&self, core: &Arc<Core>, place: (u32, u32)) {
-        // Counted before: the last thread may be out before `retire` returns.
+        // Counted before: the last thread may be out before `retire` returns. Until it is listed among those that linger, or is
+        // gone, `is_closing` sees it here.
         self.ending.fetch_add(1, Ordering::AcqRel);
         let retired = self.connections.retire(place.0, place.1);
-        if !matches!(retired, Retired::Deferred) {
+        let was_deferred = matches!(retired, Retired::Deferred);
+        let was_there = !matches!(retired, Retired::Stale);
+        if let Retired::Taken(connection) = retired {
+            self.end(connection);
+        }
+        if !was_deferred {
             self.ending.fetch_sub(1, Ordering::AcqRel);
         }
-        match retired {
-            Retired::Stale => return,
-            Retired::Taken(connection) => self.end(connection),
-            Retired::Deferred => {}
+        if !was_there {
+            return;
         }
         core.events().connection_closed();
         self.accept_again();
@@ -536,31 +544,34 @@ impl Lane {
         self.lingering.look(place, clock::now());
     }
 
+    /// Takes waiting connections in. True if more may wait.
     #[cold]
-    fn accept(&self, core: &Arc<Core>, token: u64) {
+    fn accept(&self, core: &Arc<Core>, token: u64) -> bool {
         let index = usize::try_from(token & !LISTENER).unwrap_or(usize::MAX);
         for _ in 0..ACCEPTS {
             // Taken in without the lock: whoever is told of a connection may end the ORB, and with it the listeners.
             let listeners = self.listeners.lock();
-            let Some(listener) = listeners.get(index) else { return };
+            let Some(listener) = listeners.get(index) else { return false };
             let accepted = listener.accept();
             let local = accepted.is_err().then(|| listener.local().clone());
             drop(listeners);
             match (accepted, local) {
                 (Ok(stream), _) => self.adopt(core, stream),
-                (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => return,
+                (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // The peer is gone again already: the next one.
                 (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
                     self.starved.store(true, Ordering::Release);
-                    return core.events().report(&OrbEvent::AcceptFailed { listener, error: error.to_string() });
+                    core.events().report(&OrbEvent::AcceptFailed { listener, error: error.to_string() });
+                    return false;
                 }
                 (Err(_), _) => {}
             }
         }
         // More may wait: an edge is not reported twice, so it is armed anew.
         let listeners = self.listeners.lock();
-        let Some(listener) = listeners.get(index) else { return };
+        let Some(listener) = listeners.get(index) else { return false };
         let _ = self.epoll.modify(listener.readiness(), token, Interest::READABLE | Interest::EDGE);
+        true
     }
 
     /// Takes a connection in.
@@ -703,7 +714,7 @@ impl Lane {
     pub(crate) fn close(&self, core: &Arc<Core>) {
         // Those that the kernel has taken in and nobody has accepted are told too: it would reset them with their listener.
         for index in 0..self.endpoints.len() as u64 {
-            self.accept(core, LISTENER | index);
+            let _ = (0..WAITING / ACCEPTS).take_while(|_| self.accept(core, LISTENER | index)).count();
         }
         self.closing.store(true, Ordering::SeqCst);
         self.listeners.lock().clear();

@@ -41,8 +41,10 @@ pub(crate) fn serve(
     memory: &mut Memory,
     wait: Wait,
 ) -> bool {
+    // Of this message, whatever it is: nothing that is served next has waited so long.
+    let waited = station::take_waited();
     let served = match header.kind {
-        MessageKind::Request => request(core, connection, header, octets, breaks, memory, wait),
+        MessageKind::Request => request(core, connection, header, (octets, breaks), memory, wait, waited),
         MessageKind::LocateRequest => locate(core, connection, header, octets, memory, wait),
         // A hint: what is running goes on, and its reply is one that the client skips.
         MessageKind::CancelRequest => Ok(()),
@@ -70,10 +72,10 @@ fn request(
     core: &Arc<Core>,
     connection: &Arc<Connection>,
     header: Header,
-    octets: &[u8],
-    breaks: &[usize],
+    (octets, breaks): (&[u8], &[usize]),
     memory: &mut Memory,
     wait: Wait,
+    waited: Duration,
 ) -> Result<(), Fault> {
     let limits = &core.config().limits;
     let request = Request::parse(octets, &header, limits)?;
@@ -88,7 +90,6 @@ fn request(
         }
     }
     let _request = Serving::begin(connection);
-    let waited = station::take_waited();
     let mut lowered = None;
     if let Some(remaining) = propagated.remaining
         && waited >= remaining
@@ -508,8 +509,11 @@ fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_i
         // Who was told that the connection ends expects no more.
         Sent::All | Sent::Queued | Sent::Lost(Loss::Ending) => {}
         Sent::Lost(loss) => {
-            if loss == Loss::QueueFull {
-                core.events().report(&Event::OutputOverflow { peer: connection.stream.peer().clone() });
+            let peer = || connection.stream.peer().clone();
+            match loss {
+                Loss::QueueFull => core.events().report(&Event::OutputOverflow { peer: peer() }),
+                Loss::Unread => core.events().report(&Event::RepliesUnread { peer: peer() }),
+                Loss::Gone | Loss::Ending => {}
             }
             connection.close();
         }
