@@ -9,7 +9,7 @@ use std::time::Duration;
 use corelane::mapping::{Decoder, Encoder};
 use corelane::{
     Abstract, Any, AnyValueRef, CdrError, Decimal, Fixed, Implementation, Octets, Orb, ShutdownHandle, SystemException,
-    ValueGraph, ValueRef, mapping,
+    TypeCode, ValueGraph, ValueRef, mapping,
 };
 use corelane_interop::pair::Traffic;
 use corelane_interop::peers::Orb::{self as Peer, JacOrb, OmniOrb};
@@ -210,6 +210,10 @@ const CHECKS: &[(&str, Check)] = &[
     ("echo_shape", shapes),
     ("echo_value", values),
     ("echo_stamp", stamps),
+    ("echo_any(Folder)", anys_of_folders),
+    ("echo_any", anys),
+    ("echo_any(Extended)", anys_of_heirs),
+    ("repack", repacked),
 ];
 
 fn money(suite: &ValueSuiteRef, random: &mut Random, least: u64, most: u64) {
@@ -366,6 +370,58 @@ fn stamps(suite: &ValueSuiteRef, random: &mut Random) {
     assert_eq!(form(found.origin.as_ref()), form(state.origin.as_ref()));
 }
 
+/// Values and boxes in a structure, in `any` and in `any` in `any`.
+fn anys_of_folders(suite: &ValueSuiteRef, random: &mut Random) {
+    let more = extended(random);
+    let folder = folder_of(random, &more);
+    let any = Any::new(&folder).unwrap();
+    let (result, inout, out) = suite.echo_any(&any, &Any::new(&any).unwrap()).unwrap();
+    assert_folder(&result.extract().unwrap(), &folder, &more);
+    assert_folder(&inout.extract().unwrap(), &folder, &more);
+    assert_folder(&out.extract::<Any>().unwrap().extract().unwrap(), &folder, &more);
+}
+
+fn anys(suite: &ValueSuiteRef, random: &mut Random) {
+    let (node, plain) = (graph(random), base(random));
+    let a = Any::new(&Some(node.clone())).unwrap();
+    let (result, _, out) = suite.echo_any(&a, &Any::new(&a).unwrap()).unwrap();
+    let inner: Any = out.extract().unwrap();
+    for found in [result, inner] {
+        assert_eq!(form(found.extract::<Option<NodeRef>>().unwrap().as_ref()), form(Some(&node)));
+    }
+
+    // In a sequence, shared.
+    let list: NodeSeq = vec![Some(node.clone()), None, Some(node.clone())];
+    let any = Any::with_type(&TypeCode::described(&NODE_SEQ_TYPE), &list).unwrap();
+    let (result, ..) = suite.echo_any(&any, &any).unwrap();
+    let found: NodeSeq = result.extract().unwrap();
+    assert_eq!((found.len(), &found[0], &found[1]), (3, &found[2], &None));
+    assert_eq!(form(found[0].as_ref()), form(Some(&node)));
+
+    let plain_any = Any::new(&Some(ValueRef::new(plain.clone()))).unwrap();
+    let (result, _, out) = suite.echo_any(&plain_any, &Any::new(&None::<NodeRef>).unwrap()).unwrap();
+    assert_eq!(*result.extract::<Option<BaseRef>>().unwrap().unwrap().get(), plain);
+    assert_eq!(out.extract::<Option<NodeRef>>().unwrap(), None);
+    assert_eq!(out.type_code().id(), TypeCode::described(&NODE_TYPE).id());
+}
+
+/// Values of a type that inherits, in `any`.
+fn anys_of_heirs(suite: &ValueSuiteRef, random: &mut Random) {
+    let more = extended(random);
+    let item: Option<BaseRef> = Some(ValueRef::new(more.clone()).widen());
+    let any = Any::new(&item).unwrap();
+    let (result, _, out) = suite.echo_any(&any, &Any::new(&any).unwrap()).unwrap();
+    for found in [result, out.extract().unwrap()] {
+        assert_extended(&found.extract::<Option<BaseRef>>().unwrap().unwrap(), &more);
+    }
+}
+
+fn repacked(suite: &ValueSuiteRef, random: &mut Random) {
+    let node = graph(random);
+    let any = suite.repack(&Any::new(&Some(node.clone())).unwrap()).unwrap();
+    assert_eq!(form(any.extract::<Option<NodeRef>>().unwrap().as_ref()), form(Some(&node)));
+}
+
 // ---- Corelane serves -----------------------------------------------------------------------------------------------
 
 struct MyThing;
@@ -447,7 +503,7 @@ impl ValueSuite for Suite {
     }
 
     fn repack(&self, node: &Any) -> Result<Any, SystemException> {
-        Ok(node.clone())
+        Any::new(&node.extract::<Option<NodeRef>>()?)
     }
 
     fn walk(&self, start: Option<&NodeRef>) -> Result<String, SystemException> {

@@ -1,11 +1,11 @@
 //! `any`: a value of any type, with its type.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 pub use corelane_wire::Value;
-use corelane_wire::cdr::ValueSpace;
 pub use corelane_wire::typecode::{Kind, TypeCode, TypeCodeError};
 use corelane_wire::{AnyValue, Cdr, CdrError, Decoder, Encoder, Octets};
 
@@ -46,7 +46,7 @@ impl Any {
     /// # Errors
     /// What marshalling the value raises: NUL in a string, a discriminator that does not choose its member.
     pub fn new<T: Typed>(value: &T) -> Result<Any, SystemException> {
-        Any::write(&T::type_code(), value)
+        Any::write(&value.type_code_of(), value)
     }
 
     /// A value with a type that says more than its Rust type: an alias, a bound, `wstring` or `wchar`.
@@ -76,13 +76,14 @@ impl Any {
     }
 
     fn write<T: Typed>(type_code: &TypeCode, value: &T) -> Result<Any, SystemException> {
-        let outer = NOTED.replace(Some(None));
+        let outer = NOTED.replace(Some(Noted::default()));
         let written = AnyValue::write(type_code, |e| value.write(e, type_code));
-        let core = NOTED.replace(outer).flatten();
+        let Noted { core, types } = NOTED.replace(outer).unwrap_or_default();
         if let Some(core) = &core {
             note(core);
         }
-        Ok(Any { value: written?, core })
+        types.iter().for_each(note_type);
+        Ok(Any { value: written?.with_value_types(types), core })
     }
 
     /// A value as a tree, with its type.
@@ -113,7 +114,7 @@ impl Any {
         if !self.is::<T>() {
             return Err(mismatch(SystemExceptionKind::BadOperation, &T::type_code(), self.type_code()));
         }
-        let values = ValueSpace::new();
+        let values = self.value.value_space();
         let mut d = self.value.decoder().with_values(&values);
         if let Some(core) = &self.core {
             d = d.with_env(core);
@@ -144,8 +145,17 @@ fn mismatch(kind: SystemExceptionKind, wanted: &TypeCode, found: &TypeCode) -> S
 }
 
 thread_local! {
-    /// While this thread writes a value into an `any`: the ORB of the last reference in it.
-    static NOTED: RefCell<Option<Option<Arc<Core>>>> = const { RefCell::new(None) };
+    /// While this thread writes a value into an `any`.
+    static NOTED: RefCell<Option<Noted>> = const { RefCell::new(None) };
+}
+
+/// What the octets of an `any` do not say.
+#[derive(Default)]
+struct Noted {
+    /// The ORB of the last reference in it.
+    core: Option<Arc<Core>>,
+    /// The types of the values (IDL `valuetype`) in it.
+    types: Vec<(Box<str>, TypeCode)>,
 }
 
 /// Remembers the ORB of a reference that is written: in an `any` there are only its octets, and whoever takes it out will
@@ -153,7 +163,22 @@ thread_local! {
 pub(crate) fn note(core: &Arc<Core>) {
     NOTED.with_borrow_mut(|noted| {
         if let Some(noted) = noted {
-            *noted = Some(Arc::clone(core));
+            noted.core = Some(Arc::clone(core));
+        }
+    });
+}
+
+fn note_type((id, type_code): &(Box<str>, TypeCode)) {
+    note_value_type(id, || type_code.clone());
+}
+
+/// Remembers the type of a value that is written: it may be another than the TypeCode of the `any` tells.
+pub(crate) fn note_value_type(id: &str, type_code: impl FnOnce() -> TypeCode) {
+    NOTED.with_borrow_mut(|noted| {
+        if let Some(noted) = noted
+            && !noted.types.iter().any(|(known, _)| **known == *id)
+        {
+            noted.types.push((id.into(), type_code()));
         }
     });
 }
@@ -178,6 +203,7 @@ impl Cdr for Any {
         if let Some(core) = &self.core {
             note(core);
         }
+        self.value.value_types().for_each(note_type);
         self.value.encode(e)
     }
 
@@ -193,6 +219,11 @@ impl Cdr for Any {
 pub trait Typed: Sized {
     /// The type that it stands for where nothing more is known: unbounded and narrow.
     fn type_code() -> TypeCode;
+
+    /// The type of this value: it may say more than its Rust type.
+    fn type_code_of(&self) -> TypeCode {
+        Self::type_code()
+    }
 
     /// Whether it stands for a type: that of [`type_code`](Typed::type_code), aliases, bounds and the width of text aside.
     #[must_use]
@@ -396,6 +427,45 @@ impl<T: Typed, const N: usize> Typed for Box<[T; N]> {
         let element = element(type_code)?;
         let list = (0..N).map(|_| T::read(d, &element)).collect::<Result<Vec<T>, _>>()?;
         list.into_boxed_slice().try_into().map_err(|_| CdrError::Truncated)
+    }
+}
+
+/// A map is a sequence of pairs; of two with the same key the later one stays.
+impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
+    fn type_code() -> TypeCode {
+        TypeCode::map(K::type_code(), V::type_code(), 0).unwrap_or(TypeCode::NULL)
+    }
+
+    fn stands_for(type_code: &TypeCode) -> bool {
+        let resolved = type_code.resolved();
+        let pair = resolved.content_type().filter(|_| resolved.kind() == Kind::Sequence).map(|pair| pair.resolved());
+        pair.is_some_and(|pair| {
+            let (key, value) = (pair.member_type(0), pair.member_type(1));
+            (pair.kind(), pair.member_count(), pair.id()) == (Kind::Struct, 2, "")
+                && key.is_some_and(|key| K::stands_for(&key))
+                && value.is_some_and(|value| V::stands_for(&value))
+        })
+    }
+
+    fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
+        let pair = element(type_code)?.resolved();
+        let (Some(key_type), Some(value_type)) = (pair.member_type(0), pair.member_type(1)) else {
+            return Err(CdrError::NotOfType);
+        };
+        e.write_len_bounded(self.len(), bound(&type_code.resolved()))?;
+        self.iter().try_for_each(|(key, value)| {
+            key.write(e, &key_type)?;
+            value.write(e, &value_type)
+        })
+    }
+
+    fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Self, CdrError> {
+        let pair = element(type_code)?.resolved();
+        let (Some(key_type), Some(value_type)) = (pair.member_type(0), pair.member_type(1)) else {
+            return Err(CdrError::NotOfType);
+        };
+        let len = d.read_len_bounded(1, bound(&type_code.resolved()))?;
+        d.nested(|d| (0..len).map(|_| Ok((K::read(d, &key_type)?, V::read(d, &value_type)?))).collect())
     }
 }
 

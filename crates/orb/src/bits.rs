@@ -125,7 +125,46 @@ macro_rules! bit_set {
                 $crate::Cdr::decode(d).map(Self)
             }
         }
+
+        $crate::bit_type! { $type($number) }
     };
+}
+
+/// For generated code: bits go into an `any` as the number that holds them.
+#[cfg(feature = "any")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! bit_type {
+    ($type:ident($number:ty)) => {
+        impl $crate::Typed for $type {
+            fn type_code() -> $crate::TypeCode {
+                <$number as $crate::Typed>::type_code()
+            }
+
+            fn write(
+                &self,
+                e: &mut $crate::mapping::Encoder<'_>,
+                _: &$crate::TypeCode,
+            ) -> ::std::result::Result<(), $crate::CdrError> {
+                $crate::Cdr::encode(self, e)
+            }
+
+            fn read(
+                d: &mut $crate::mapping::Decoder<'_>,
+                _: &$crate::TypeCode,
+            ) -> ::std::result::Result<Self, $crate::CdrError> {
+                $crate::Cdr::decode(d)
+            }
+        }
+    };
+}
+
+/// For generated code: nothing, in a program without `Any`.
+#[cfg(not(feature = "any"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! bit_type {
+    ($($bits:tt)*) => {};
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 /// - `describe! { pub static POINT_TYPE for Point = structure(...) }` for what has a CDR form;
 /// - `... for exception Failed = exception(...)`: its repository id goes in front of its members;
 /// - `... for reference ProbeRef = interface(...)`;
+/// - `... for value Node = value(...)`, `... for value dyn Shape = value(...)`, `... for value dyn Described = abstract_interface(...)`;
 /// - without `for`, for an alias.
 #[cfg(feature = "any")]
 #[doc(hidden)]
@@ -23,6 +24,15 @@ macro_rules! describe {
 
         impl $crate::mapping::TypedReference for $reference {
             fn interface_type() -> $crate::TypeCode {
+                $crate::TypeCode::described(&$name)
+            }
+        }
+    };
+    ($(#[$attribute:meta])* pub static $name:ident for value $value:ty = $description:expr) => {
+        $crate::describe! { $(#[$attribute])* pub static $name = $description }
+
+        impl $crate::mapping::TypedValue for $value {
+            fn value_type() -> $crate::TypeCode {
                 $crate::TypeCode::described(&$name)
             }
         }

@@ -75,3 +75,12 @@ macro_rules! include_idl {
         include!(concat!(env!("OUT_DIR"), "/", $name, ".rs"));
     };
 }
+
+#[cfg(feature = "valuetype")]
+use value::value_space;
+
+/// The space of a message's values, of which this program has no types.
+#[cfg(not(feature = "valuetype"))]
+const fn value_space() -> corelane_wire::cdr::ValueSpace {
+    corelane_wire::cdr::ValueSpace::new()
+}

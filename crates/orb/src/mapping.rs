@@ -14,6 +14,8 @@ pub use crate::local::{Local, read_local, write_local};
 pub use crate::object::{ObjectRef, Reference, read_reference, write_reference};
 pub use crate::operation_table::OperationTable;
 pub use crate::servant::{Servant, ServerCall, Skeleton};
+#[cfg(all(feature = "any", feature = "valuetype"))]
+pub use crate::value::TypedValue;
 #[cfg(feature = "valuetype")]
 pub use crate::value::{
     Abstract, Implementation, Inherits, ValueBase, ValueInfo, ValueKind, ValueObject, ValueRef, ValueType,

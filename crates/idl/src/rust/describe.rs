@@ -23,6 +23,11 @@ impl Generator<'_> {
                 let reference = self.names.reference.get(&id).cloned().unwrap_or_default();
                 format!(" for reference {reference}")
             }
+            Kind::Interface(interface) if interface.flavor == Flavor::Abstract => {
+                format!(" for value dyn {}", self.name(id))
+            }
+            Kind::Value(value) if value.flavor == ValueFlavor::Abstract => format!(" for value dyn {}", self.name(id)),
+            Kind::Value(_) | Kind::ValueBox(_) => format!(" for value {}", self.name(id)),
             Kind::Exception(_) => format!(" for exception {}", self.name(id)),
             Kind::Struct(_) | Kind::Union(_) | Kind::Enum(_) => format!(" for {}", self.name(id)),
             _ => String::new(),

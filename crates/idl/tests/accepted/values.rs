@@ -539,7 +539,7 @@ pub mod values {
 
     corelane::value_type! { Node = ["IDL:corelane.test/Values/Node:1.0"] }
 
-    corelane::describe! { pub static NODE_TYPE = value("IDL:corelane.test/Values/Node:1.0", "Node", 0, None, &[
+    corelane::describe! { pub static NODE_TYPE for value Node = value("IDL:corelane.test/Values/Node:1.0", "Node", 0, None, &[
         public("id", LONG),
         public("left", &NODE_TYPE),
         public("right", &NODE_TYPE),
@@ -575,7 +575,7 @@ pub mod values {
 
     corelane::value_type! { Base = ["IDL:corelane.test/Values/Base:1.0"] }
 
-    corelane::describe! { pub static BASE_TYPE = value("IDL:corelane.test/Values/Base:1.0", "Base", 0, None, &[
+    corelane::describe! { pub static BASE_TYPE for value Base = value("IDL:corelane.test/Values/Base:1.0", "Base", 0, None, &[
         public("tag", OCTET),
         private("label", WSTRING),
     ]) }
@@ -615,7 +615,7 @@ pub mod values {
         ], truncatable to 1; Base
     }
 
-    corelane::describe! { pub static DERIVED_TYPE = value("IDL:corelane.test/Values/Derived:1.0", "Derived", 3, Some(&BASE_TYPE), &[
+    corelane::describe! { pub static DERIVED_TYPE for value Derived = value("IDL:corelane.test/Values/Derived:1.0", "Derived", 3, Some(&BASE_TYPE), &[
         public("extra", DOUBLE),
         public("graph", &NODE_TYPE),
     ]) }
@@ -663,7 +663,7 @@ pub mod values {
         ], truncatable to 2; Derived, Base
     }
 
-    corelane::describe! { pub static FURTHER_TYPE = value("IDL:corelane.test/Values/Further:1.0", "Further", 3, Some(&DERIVED_TYPE), &[
+    corelane::describe! { pub static FURTHER_TYPE for value Further = value("IDL:corelane.test/Values/Further:1.0", "Further", 3, Some(&DERIVED_TYPE), &[
         public("more", &NODES_TYPE),
     ]) }
 
@@ -699,7 +699,7 @@ pub mod values {
         ]; Base
     }
 
-    corelane::describe! { pub static FIRM_TYPE = value("IDL:corelane.test/Values/Firm:1.0", "Firm", 0, Some(&BASE_TYPE), &[
+    corelane::describe! { pub static FIRM_TYPE for value Firm = value("IDL:corelane.test/Values/Firm:1.0", "Firm", 0, Some(&BASE_TYPE), &[
         public("code", LONG),
     ]) }
 
@@ -721,7 +721,7 @@ pub mod values {
 
     corelane::value_type! { Nothing = ["IDL:corelane.test/Values/Nothing:1.0"] }
 
-    corelane::describe! { pub static NOTHING_TYPE = value("IDL:corelane.test/Values/Nothing:1.0", "Nothing", 0, None, &[]) }
+    corelane::describe! { pub static NOTHING_TYPE for value Nothing = value("IDL:corelane.test/Values/Nothing:1.0", "Nothing", 0, None, &[]) }
 
     #[derive(Clone, Debug, PartialEq)]
     pub struct Text(pub String);
@@ -741,7 +741,7 @@ pub mod values {
 
     corelane::value_type! { Text = ["IDL:corelane.test/Values/Text:1.0"] }
 
-    corelane::describe! { pub static TEXT_TYPE = value_box("IDL:corelane.test/Values/Text:1.0", "Text", WSTRING) }
+    corelane::describe! { pub static TEXT_TYPE for value Text = value_box("IDL:corelane.test/Values/Text:1.0", "Text", WSTRING) }
 
     #[derive(Clone, Debug, PartialEq)]
     pub struct Longs(pub Vec<i32>);
@@ -761,7 +761,7 @@ pub mod values {
 
     corelane::value_type! { Longs = ["IDL:corelane.test/Values/Longs:1.0"] }
 
-    corelane::describe! { pub static LONGS_TYPE = value_box("IDL:corelane.test/Values/Longs:1.0", "Longs", &sequence(LONG, 0)) }
+    corelane::describe! { pub static LONGS_TYPE for value Longs = value_box("IDL:corelane.test/Values/Longs:1.0", "Longs", &sequence(LONG, 0)) }
 
     #[derive(Clone, Debug, PartialEq)]
     pub struct Corner(pub corner::Point);
@@ -781,7 +781,7 @@ pub mod values {
 
     corelane::value_type! { Corner = ["IDL:corelane.test/Values/Corner:1.0"] }
 
-    corelane::describe! { pub static CORNER_TYPE = value_box("IDL:corelane.test/Values/Corner:1.0", "Corner", &corner::POINT_TYPE) }
+    corelane::describe! { pub static CORNER_TYPE for value Corner = value_box("IDL:corelane.test/Values/Corner:1.0", "Corner", &corner::POINT_TYPE) }
 
     /// What belongs to `Corner`.
     pub mod corner {
@@ -1019,7 +1019,7 @@ pub mod values {
 
     corelane::abstract_value! { Described = "IDL:corelane.test/Values/Described:1.0" }
 
-    corelane::describe! { pub static DESCRIBED_TYPE = abstract_interface("IDL:corelane.test/Values/Described:1.0", "Described") }
+    corelane::describe! { pub static DESCRIBED_TYPE for value dyn Described = abstract_interface("IDL:corelane.test/Values/Described:1.0", "Described") }
 
     pub trait Shape: Send + Sync + 'static {
         fn area(&self) -> Result<f64, SystemException>;
@@ -1030,7 +1030,7 @@ pub mod values {
 
     corelane::abstract_value! { Shape = "IDL:corelane.test/Values/Shape:1.0" }
 
-    corelane::describe! { pub static SHAPE_TYPE = value("IDL:corelane.test/Values/Shape:1.0", "Shape", 2, None, &[]) }
+    corelane::describe! { pub static SHAPE_TYPE for value dyn Shape = value("IDL:corelane.test/Values/Shape:1.0", "Shape", 2, None, &[]) }
 
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     pub struct Flat;
@@ -1117,7 +1117,7 @@ pub mod values {
         fn unit(&self) -> Result<CircleRef, SystemException>;
     }
 
-    corelane::describe! { pub static CIRCLE_TYPE = value("IDL:corelane.test/Values/Circle:1.0", "Circle", 0, None, &[
+    corelane::describe! { pub static CIRCLE_TYPE for value Circle = value("IDL:corelane.test/Values/Circle:1.0", "Circle", 0, None, &[
         public("radius", DOUBLE),
     ]) }
 
@@ -1195,7 +1195,7 @@ pub mod values {
         RingImplementation of Ring runs RingOperations [CircleOperations, Shape, Named, Described]
     }
 
-    corelane::describe! { pub static RING_TYPE = value("IDL:corelane.test/Values/Ring:1.0", "Ring", 0, Some(&CIRCLE_TYPE), &[
+    corelane::describe! { pub static RING_TYPE for value Ring = value("IDL:corelane.test/Values/Ring:1.0", "Ring", 0, Some(&CIRCLE_TYPE), &[
         public("inner", DOUBLE),
     ]) }
 
@@ -1256,7 +1256,7 @@ pub mod values {
         custom LetterImplementation of Letter runs LetterOperations []
     }
 
-    corelane::describe! { pub static LETTER_TYPE = value("IDL:corelane.test/Values/Letter:1.0", "Letter", 1, None, &[
+    corelane::describe! { pub static LETTER_TYPE for value Letter = value("IDL:corelane.test/Values/Letter:1.0", "Letter", 1, None, &[
         public("text", STRING),
     ]) }
 

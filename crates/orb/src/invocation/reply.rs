@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use corelane_wire::cdr::ValueSpace;
 use corelane_wire::{CdrError, CodeSets, Decoder, Endian, Octets, Version};
 
 use crate::client::pool::Checkout;
@@ -108,7 +107,7 @@ impl<'r> Reply<'r> {
     ) -> Result<T, SystemException> {
         let octets = self.answer.body.octets();
         let env: &(dyn Any + Sync) = self.core;
-        let values = ValueSpace::new();
+        let values = crate::value_space();
         let mut decoder = Decoder::new(octets, self.answer.endian)
             .at(self.answer.position)
             .with_version(self.answer.version)

@@ -9,7 +9,6 @@ use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_wire::cdr::ValueSpace;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
 use super::hold::{Held, Hold, Kept};
@@ -119,7 +118,7 @@ type Answer = (Outcome, Vec<u8>, bool);
 
 /// Runs a marshalled request in the calling thread.
 fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8], priority: Option<Priority>) -> Answer {
-    let (scratch, values) = (Scratch::new(), ValueSpace::new());
+    let (scratch, values) = (Scratch::new(), crate::value_space());
     let env: &(dyn Any + Sync) = core;
     let decoder = Decoder::new(request, Endian::NATIVE)
         .with_code_sets(CodeSets::UTF8_UTF16)

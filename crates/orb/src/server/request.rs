@@ -8,7 +8,7 @@ use std::time::Duration;
 use corelane_net::Wait;
 use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::probe;
-use corelane_wire::cdr::{MAX_SLICES, ValueSpace};
+use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{
     self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id,
@@ -98,7 +98,7 @@ fn request(
     }
     let code_sets = connection.code_sets(header.version);
     memory.scratch.reset();
-    let (values, env): (_, &(dyn Any + Sync)) = (ValueSpace::new(), core);
+    let (values, env): (_, &(dyn Any + Sync)) = (crate::value_space(), core);
     let mut arguments = Decoder::new(octets, header.endian)
         .at(request.body_at)
         .with_version(header.version)

@@ -36,6 +36,8 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<Region>>, index: u32)
     let Some(written) = e.begin_value(identity, keep, ids, info.custom || info.truncatable > 0)? else {
         return Ok(());
     };
+    #[cfg(feature = "any")]
+    crate::any::note_value_type(info.repository_id(), info.type_code);
     object.encode(e)?;
     e.end_value(written)
 }
@@ -59,11 +61,12 @@ fn read_in_region(
     let outermost = space.depth() == 0;
     let index = match d.read_value_head()? {
         ValueHead::Null => return Ok(None),
-        ValueHead::Again(index) => {
-            let region = region_of(space)?;
-            let info = region.info(index).ok_or(CdrError::BadIndirection)?;
-            if !info.is_a(expected) {
-                return Err(CdrError::WrongValueType);
+        ValueHead::Again(index, position) => {
+            match region_of(space)?.info(index) {
+                Some(info) if info.is_a(expected) => {}
+                Some(_) => return Err(CdrError::WrongValueType),
+                // Only its octets were looked at, in an `any`.
+                None => d.nested(|d| d.read_again(index, position, |d| read_in_region(d, expected, own).map(drop)))?,
             }
             index
         }
@@ -122,9 +125,27 @@ fn find_factory(
     Err(CdrError::NoValueFactory)
 }
 
+/// The space of a message's values.
+#[inline]
+pub(crate) const fn value_space() -> ValueSpace {
+    #[cfg(feature = "any")]
+    return ValueSpace::new().with_types(known_type);
+    #[cfg(not(feature = "any"))]
+    return ValueSpace::new();
+}
+
+/// The TypeCode of a value type that is known by name.
+#[cfg(feature = "any")]
+fn known_type(env: &(dyn Any + Sync), id: &[u8]) -> Option<crate::TypeCode> {
+    factories_of(env)?.find(id).map(|factory| (factory.info.type_code)())
+}
+
 /// Those of the ORB that a message belongs to.
 fn factories<'m>(d: &Decoder<'m>) -> Option<&'m ValueFactories> {
-    let env: &'m dyn Any = d.env()?;
+    factories_of(d.env()?)
+}
+
+fn factories_of(env: &dyn Any) -> Option<&ValueFactories> {
     match env.downcast_ref::<Arc<Core>>() {
         Some(core) => Some(core.value_factories()),
         None => env.downcast_ref(),

@@ -19,6 +19,7 @@ use super::{Link, ValueRef};
 /// #     fn decode_state(d: &mut mapping::Decoder<'_>) -> Result<Self, CdrError> { Ok(Node { next: mapping::read_value(d)? }) }
 /// # }
 /// # corelane::value_type! { Node = ["IDL:Node:1.0"] }
+/// # corelane::describe! { pub static NODE_TYPE for value Node = value("IDL:Node:1.0", "Node", 0, None, &[]) }
 /// let graph = ValueGraph::new();
 /// let first = graph.announce::<Node>();
 /// let second = graph.add(Node { next: Some(first.clone()) });

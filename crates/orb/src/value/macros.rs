@@ -13,6 +13,7 @@ macro_rules! value_type {
                     ids: &[$($id),+],
                     truncatable: 0 $(+ $truncatable)?,
                     custom: false $(|| $custom)?,
+                    type_code: $crate::value_type_code!($state),
                     decode: |d| ::std::result::Result::Ok(::std::boxed::Box::new(
                         <$state as $crate::mapping::ValueType>::decode_state(d)?,
                     )),
@@ -57,6 +58,26 @@ macro_rules! value_type {
     (@first $first:literal $(, $rest:literal)*) => { $first };
     (@base $this:ident, $wanted:ident) => { ::std::option::Option::None };
     (@base $this:ident, $wanted:ident, $base:ty) => { $crate::mapping::ValueObject::part(&$this.base, $wanted) };
+}
+
+/// For generated code: how the TypeCode of a value type is asked for.
+#[cfg(feature = "any")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! value_type_code {
+    ($state:ident) => {
+        <$state as $crate::mapping::TypedValue>::value_type
+    };
+}
+
+/// For generated code: nothing, in a program without `Any`.
+#[cfg(not(feature = "any"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! value_type_code {
+    ($state:ident) => {
+        ()
+    };
 }
 
 /// For generated code: an abstract type of values, whose operations are a trait.

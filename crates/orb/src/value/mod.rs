@@ -14,12 +14,17 @@ mod graph;
 mod macros;
 mod object;
 mod region;
+#[cfg(feature = "any")]
+mod typed;
 
+pub(crate) use codec::value_space;
 pub use codec::{read_value, write_value};
 pub use either::{Abstract, read_abstract, write_abstract};
 pub use factories::ValueFactories;
 pub use graph::ValueGraph;
 pub use object::{Implementation, Inherits, ValueBase, ValueInfo, ValueKind, ValueObject, ValueType};
+#[cfg(feature = "any")]
+pub use typed::TypedValue;
 
 use std::any::TypeId;
 use std::fmt;
@@ -45,6 +50,7 @@ use region::Region;
 /// #     fn decode_state(d: &mut mapping::Decoder<'_>) -> Result<Self, CdrError> { d.read_string().map(Name) }
 /// # }
 /// # corelane::value_type! { Name = ["IDL:Name:1.0"] }
+/// # corelane::describe! { pub static NAME_TYPE for value Name = value_box("IDL:Name:1.0", "Name", STRING) }
 /// let name = ValueRef::new(Name("Ada".to_owned()));
 /// assert_eq!(name.get().0, "Ada");
 /// let (same, other) = (name.clone(), ValueRef::new(Name("Ada".to_owned())));

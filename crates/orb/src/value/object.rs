@@ -61,6 +61,12 @@ pub struct ValueInfo {
     pub truncatable: usize,
     /// Whether its state is written by code of the user, and so in chunks.
     pub custom: bool,
+    /// Its TypeCode.
+    #[cfg(feature = "any")]
+    pub type_code: fn() -> crate::TypeCode,
+    /// There are no TypeCodes.
+    #[cfg(not(feature = "any"))]
+    pub type_code: (),
     /// Reads a state.
     pub decode: fn(&mut Decoder<'_>) -> Result<Box<dyn ValueObject>, CdrError>,
 }

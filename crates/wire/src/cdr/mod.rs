@@ -44,7 +44,8 @@ pub use primitive::Primitive;
 pub use scratch::Scratch;
 pub use tagged::{TaggedIter, TaggedList};
 pub use value::Cdr;
-pub use valuetype::{RepositoryIds, ValueHead, ValueSpace, ValueStart, WrittenValue};
+pub(crate) use valuetype::ValueTypes;
+pub use valuetype::{AskType, RepositoryIds, ValueHead, ValueSpace, ValueStart, WrittenValue};
 
 pub(crate) use error::truncated;
 pub(crate) use tagged::write_tagged;

@@ -1,7 +1,10 @@
 //! `any`: a value with its type.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use super::{Value, transfer};
-use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, ValueSpace, ValueTypes};
 use crate::codeset::{CharSet, CodeSets};
 use crate::giop::Version;
 use crate::limits::Limits;
@@ -25,6 +28,10 @@ pub struct AnyValue {
     endian: Endian,
     version: Version,
     code_sets: CodeSets,
+    /// Whether there are values (IDL `valuetype`) in it: they refer to each other by distances, and are written anew.
+    values: bool,
+    /// Types of values in it that its TypeCode does not tell.
+    types: Option<ValueTypes>,
 }
 
 /// Lengths were compared with the limits of the connection when the value came.
@@ -34,12 +41,12 @@ impl AnyValue {
     /// An `any` of type null, without a value.
     #[must_use]
     pub fn null() -> AnyValue {
-        AnyValue::of(TypeCode::NULL, Octets::new(), Form::LOCAL)
+        AnyValue::of(TypeCode::NULL, Octets::new(), Form::LOCAL, false)
     }
 
-    fn of(type_code: TypeCode, octets: Octets, form: Form) -> AnyValue {
+    fn of(type_code: TypeCode, octets: Octets, form: Form, values: bool) -> AnyValue {
         let Form { start, endian, version, code_sets } = form;
-        AnyValue { type_code, octets, start, endian, version, code_sets }
+        AnyValue { type_code, octets, start, endian, version, code_sets, values, types: None }
     }
 
     /// A value that `write` writes; it may be asked twice. That it is of the type is not looked at.
@@ -55,7 +62,7 @@ impl AnyValue {
             e.set_code_sets(code_sets);
             write(&mut e)?;
             let octets = Octets::from(e.contiguous().map_or_else(|| e.to_vec(), <[u8]>::to_vec));
-            Ok(AnyValue::of(type_code.clone(), octets, Form { code_sets, ..Form::LOCAL }))
+            Ok(AnyValue::of(type_code.clone(), octets, Form { code_sets, ..Form::LOCAL }, e.has_values()))
         };
         // A char beyond ASCII is one octet in ISO 8859-1 alone, which has no others: no connection can have both.
         match attempt(CodeSets::UTF8_UTF16) {
@@ -95,10 +102,31 @@ impl AnyValue {
     /// # Errors
     /// Those of `read`.
     pub fn read<T>(&self, read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>) -> Result<T, CdrError> {
-        read(&mut self.decoder())
+        let values = self.value_space();
+        read(&mut self.decoder().with_values(&values))
     }
 
-    /// A decoder at the value.
+    /// Where the values (IDL `valuetype`) in it are remembered while it is read.
+    #[must_use]
+    pub fn value_space(&self) -> ValueSpace {
+        ValueSpace::knowing(self.types.clone())
+    }
+
+    /// Remembers types of values in it, by their repository ids: of those that inherit from the types that its TypeCode tells.
+    #[must_use]
+    pub fn with_value_types(mut self, types: Vec<(Box<str>, TypeCode)>) -> AnyValue {
+        if !types.is_empty() {
+            self.types = Some(types.into());
+        }
+        self
+    }
+
+    /// See [`with_value_types`](AnyValue::with_value_types).
+    pub fn value_types(&self) -> impl Iterator<Item = &(Box<str>, TypeCode)> {
+        self.types.iter().flat_map(|types| types.iter())
+    }
+
+    /// A decoder at the value; it needs a [`value_space`](AnyValue::value_space) where there may be values (IDL `valuetype`) in it.
     #[must_use]
     pub fn decoder(&self) -> Decoder<'_> {
         Decoder::new(&self.octets, self.endian)
@@ -114,7 +142,7 @@ impl AnyValue {
     /// # Errors
     /// [`CdrError::OverLimit`] for more parts than a tree may have.
     pub fn value(&self) -> Result<Value, CdrError> {
-        Value::decode(&self.type_code, &mut self.decoder())
+        self.read(|d| Value::decode(&self.type_code, d))
     }
 
     /// Whether the value is of type `to`, or differs from one only in its bounds and in the width of its text, which the types
@@ -130,22 +158,24 @@ impl AnyValue {
     /// For octets that are no such value.
     pub fn decode_value(type_code: TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view();
-        if d.is_fragmented() {
-            // Values are aligned anew in each fragment of GIOP 1.1.
-            let from = d.clone();
-            return AnyValue::write(&type_code, |e| {
+        let (from, keep) = (d.clone(), nothing());
+        // Values are aligned anew in each fragment of GIOP 1.1; and those of IDL `valuetype` may refer to others outside.
+        if d.is_fragmented() || transfer(view, d, None, &keep)?.values {
+            let mut types = Vec::new();
+            let written = AnyValue::write(&type_code, |e| {
                 *d = from.clone();
-                transfer(view, d, Some(e))
+                types = transfer(view, d, Some(e), &keep)?.types;
+                Ok(())
             });
+            return Ok(written?.with_value_types(types));
         }
-        let at = d.position();
-        transfer(view, d, None)?;
+        let at = from.position();
         let from = at - at % 8;
         let octets = d.bytes().get(from..d.position()).unwrap_or_default();
         let start = u8::try_from(at % 8).unwrap_or_default();
         let form = Form { start, endian: d.endian(), version: d.version(), code_sets: d.code_sets() };
         let octets = d.keep(octets);
-        Ok(AnyValue::of(type_code, octets, form))
+        Ok(AnyValue::of(type_code, octets, form, false))
     }
 
     /// Reads the members of an exception, whose repository id was read before.
@@ -161,13 +191,14 @@ impl AnyValue {
         AnyValue::write(type_code, |e| {
             *d = from.clone();
             e.write_latin1_str(view.id())?;
-            view.members().try_for_each(|member| transfer(member.ty, d, Some(e)))
+            view.members().try_for_each(|member| transfer(member.ty, d, Some(e), &nothing()).map(drop))
         })
     }
 
     /// Whether the octets can go into `e` as they are.
     fn fits(&self, e: &Encoder<'_>) -> bool {
-        (self.endian, self.version, self.code_sets) == (e.endian(), e.version(), e.code_sets())
+        !self.values
+            && (self.endian, self.version, self.code_sets) == (e.endian(), e.version(), e.code_sets())
             && e.position() % 8 == usize::from(self.start)
     }
 
@@ -180,7 +211,8 @@ impl AnyValue {
             e.write_raw(self.octets.get(usize::from(self.start)..).unwrap_or_default());
             return Ok(());
         }
-        transfer(self.type_code.view(), &mut self.decoder(), Some(e))
+        let keep: Arc<dyn Any + Send + Sync> = Arc::new(self.octets.clone());
+        self.read(|d| transfer(self.type_code.view(), d, Some(e), &keep).map(drop))
     }
 
     /// The value in one form, whatever it came in: for comparisons.
@@ -188,12 +220,17 @@ impl AnyValue {
         [CodeSets::UTF8_UTF16, CodeSets::LATIN1_UTF16].into_iter().find_map(|code_sets| {
             let mut e = Encoder::new();
             e.set_code_sets(code_sets);
-            transfer(self.type_code.view(), &mut self.decoder(), Some(&mut e)).ok()?;
+            self.read(|d| transfer(self.type_code.view(), d, Some(&mut e), &nothing())).ok()?;
             let mut octets = e.to_vec();
             octets.push(u8::from(code_sets.char == CharSet::Utf8));
             Some(octets)
         })
     }
+}
+
+/// For encoders that do not outlive what they are written from.
+fn nothing() -> Arc<dyn Any + Send + Sync> {
+    Arc::new(())
 }
 
 /// How the octets of a value are to be read.

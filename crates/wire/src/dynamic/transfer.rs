@@ -1,16 +1,44 @@
 //! Going over a value by its type: to skip it, or to write it again in another form.
 
+use std::any::Any;
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use super::Arms;
-use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, ValueHead, ValueStart};
 use crate::typecode::{Kind, TypeCode, View, read_label, write_label};
 
 /// Reads a value of a type, and writes it again if there is somewhere to write.
 ///
+/// `keep` holds the octets that are read for as long as the encoder may compare addresses in them.
+///
 /// # Errors
 /// Where the octets are no such value, or the value has no form in the code sets of the encoder.
-pub(crate) fn transfer(view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
-    let mut walk = Walk { start: d.remaining(), steps: 0, depth: 0, arms: Arms::default() };
-    walk.value(view, d, out)
+pub(crate) fn transfer(
+    view: View<'_>,
+    d: &mut Decoder<'_>,
+    out: Option<&mut Encoder<'_>>,
+    keep: &Arc<dyn Any + Send + Sync>,
+) -> Result<Met, CdrError> {
+    let mut walk = Walk { start: d.remaining(), steps: 0, depth: 0, arms: Arms::default(), keep, met: Met::default() };
+    walk.value(view, d, out)?;
+    Ok(walk.met)
+}
+
+/// What was met of values (IDL `valuetype`).
+#[derive(Default)]
+pub(crate) struct Met {
+    pub(crate) values: bool,
+    /// Their types, where the TypeCode does not tell them.
+    pub(crate) types: Vec<(Box<str>, TypeCode)>,
+}
+
+impl Met {
+    fn add(&mut self, id: &str, type_code: &TypeCode) {
+        if !self.types.iter().any(|(known, _)| **known == *id) {
+            self.types.push((id.into(), type_code.clone()));
+        }
+    }
 }
 
 /// Steps without octets that any value may take.
@@ -18,19 +46,21 @@ const FREE_STEPS: usize = 512;
 /// Steps that an octet pays for.
 const STEPS_PER_OCTET: usize = 4;
 
-struct Walk {
+struct Walk<'k> {
     /// Octets that were left at the start.
     start: usize,
     steps: usize,
     depth: u32,
     arms: Arms,
+    keep: &'k Arc<dyn Any + Send + Sync>,
+    met: Met,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// One step: parts of values can take no octets at all, and be many.
     fn step(&mut self, d: &Decoder<'_>) -> Result<(), CdrError> {
         self.steps += 1;
-        let paid = (self.start - d.remaining()).saturating_mul(STEPS_PER_OCTET);
+        let paid = self.start.saturating_sub(d.remaining()).saturating_mul(STEPS_PER_OCTET);
         if self.steps > paid.saturating_add(FREE_STEPS) { Err(CdrError::OverLimit) } else { Ok(()) }
     }
 
@@ -55,6 +85,10 @@ impl Walk {
                 let element = view.content().ok_or(CdrError::BadType)?;
                 self.deeper(d, |walk, d| walk.elements(view.length() as usize, element, d, out))
             }
+            Kind::Value | Kind::ValueBox | Kind::Event => {
+                d.nested(|d| self.deeper(d, |walk, d| walk.shared(view, d, out)))
+            }
+            Kind::AbstractInterface => self.either(view, d, out),
             Kind::Any => d.nested(|d| self.deeper(d, |walk, d| walk.any(d, out))),
             _ => leaf(view, d, out),
         }
@@ -139,6 +173,97 @@ impl Walk {
         Ok(())
     }
 
+    /// A value that may be null, or one that came before.
+    fn shared(&mut self, view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
+        self.met.values = true;
+        let head = d.read_value_head()?;
+        match (head, out) {
+            (ValueHead::Null, Some(e)) => e.write_null_value(),
+            (ValueHead::Null | ValueHead::Again(..), None) => {}
+            (ValueHead::Again(number, position), Some(e)) => {
+                if !e.write_known_value(identity(d, number))? {
+                    // It stands outside what is written here.
+                    return d.read_again(number, position, |d| {
+                        let (start, arms, met) = (d.remaining(), Arms::default(), Met::default());
+                        let mut walk = Walk { start, steps: 0, depth: self.depth, arms, keep: self.keep, met };
+                        walk.shared(view, d, Some(e))?;
+                        walk.met.types.iter().for_each(|(id, type_code)| self.met.add(id, type_code));
+                        Ok(())
+                    });
+                }
+            }
+            (ValueHead::Value(start), None) => {
+                let part = self.known_part(view, &start, d)?;
+                self.state(part.type_code.as_ref().map_or(view, TypeCode::view), d, None)?;
+                d.end_value(&start)?;
+            }
+            (ValueHead::Value(start), Some(e)) => {
+                let Part { ids, type_code } = self.known_part(view, &start, d)?;
+                let keep = || Arc::clone(self.keep);
+                let value = e.begin_unknown_value(identity(d, start.number), keep, ids.into_iter(), start.chunked)?;
+                self.state(type_code.as_ref().map_or(view, TypeCode::view), d, Some(e))?;
+                d.end_value(&start)?;
+                e.end_value(value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is told of a value by the TypeCode, or by whoever knows its type; what types that inherit from that add is left out.
+    fn known_part(&mut self, view: View<'_>, start: &ValueStart<'_>, d: &Decoder<'_>) -> Result<Part, CdrError> {
+        let told = view.kind() != Kind::AbstractInterface && view.modifier() != ABSTRACT;
+        let ids = start.ids.as_slice();
+        if ids.is_empty() && told {
+            return Part::of(vec![Cow::Owned(view.id().to_owned())], None, view);
+        }
+        for (at, id) in ids.iter().enumerate() {
+            if at > 0 && !start.chunked {
+                break;
+            }
+            let rest = || ids.iter().skip(at).map(|id| latin1(id)).collect();
+            // First what is known here: JacORB's TypeCodes leave out the bases to which a value can be truncated.
+            if let Some(found) = d.value_type(id) {
+                self.met.add(&latin1(id), &found);
+                return Part::of(rest(), Some(found.clone()), found.view());
+            }
+            if told && *id == view.id().as_bytes() {
+                return Part::of(rest(), None, view);
+            }
+        }
+        Err(CdrError::NoValueFactory)
+    }
+
+    /// The state of a value, that of its bases first.
+    fn state(
+        &mut self,
+        view: View<'_>,
+        d: &mut Decoder<'_>,
+        mut out: Option<&mut Encoder<'_>>,
+    ) -> Result<(), CdrError> {
+        // What is known of unions goes by their place in memory, and this type may go when the value is over.
+        let arms = std::mem::take(&mut self.arms);
+        let result = match view.kind() {
+            Kind::ValueBox => self.value(view.content().ok_or(CdrError::BadType)?, d, out),
+            _ => view.bases()?.into_iter().rev().try_for_each(|part| self.members(part, d, out.as_deref_mut())),
+        };
+        self.arms = arms;
+        result
+    }
+
+    /// An object or a value.
+    fn either(
+        &mut self,
+        view: View<'_>,
+        d: &mut Decoder<'_>,
+        mut out: Option<&mut Encoder<'_>>,
+    ) -> Result<(), CdrError> {
+        let is_object = d.read_bool()?;
+        if let Some(e) = out.as_deref_mut() {
+            e.write_bool(is_object);
+        }
+        if is_object { reference(d, out) } else { d.nested(|d| self.deeper(d, |walk, d| walk.shared(view, d, out))) }
+    }
+
     fn any(&mut self, d: &mut Decoder<'_>, mut out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         let type_code = TypeCode::decode(d)?;
         if let Some(e) = out.as_deref_mut() {
@@ -151,6 +276,40 @@ impl Walk {
         result
     }
 }
+
+/// What tells a value from others while it is written: the octets that it stands in are kept.
+fn identity(d: &Decoder<'_>, number: u32) -> (usize, u32) {
+    (d.bytes().as_ptr().addr(), number)
+}
+
+/// How much of a value is known: the repository ids from that of the known type on, and its TypeCode if it is another than the one
+/// that was expected.
+struct Part {
+    ids: Vec<Cow<'static, str>>,
+    type_code: Option<TypeCode>,
+}
+
+impl Part {
+    fn of(ids: Vec<Cow<'static, str>>, type_code: Option<TypeCode>, view: View<'_>) -> Result<Part, CdrError> {
+        let kind = view.kind();
+        if !matches!(kind, Kind::Value | Kind::ValueBox | Kind::Event) {
+            return Err(CdrError::BadType);
+        }
+        // Only the user's code knows what is in it.
+        if kind != Kind::ValueBox && view.modifier() == CUSTOM {
+            return Err(CdrError::Unsupported);
+        }
+        Ok(Part { ids, type_code })
+    }
+}
+
+fn latin1(octets: &[u8]) -> Cow<'static, str> {
+    Cow::Owned(octets.iter().map(|octet| char::from(*octet)).collect())
+}
+
+/// Modifiers of value types.
+const CUSTOM: i16 = 1;
+const ABSTRACT: i16 = 2;
 
 /// Octets of numbers, which are copied in bulk.
 fn number_size(kind: Kind) -> Option<usize> {
@@ -222,19 +381,6 @@ fn leaf(view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> R
             }
         }
         Kind::ObjRef | Kind::Component | Kind::Home => return reference(d, out),
-        Kind::AbstractInterface => {
-            let is_object = d.read_bool()?;
-            if !is_object {
-                return Err(CdrError::Unsupported);
-            }
-            match out {
-                Some(e) => {
-                    e.write_bool(true);
-                    return reference(d, Some(e));
-                }
-                None => return reference(d, None),
-            }
-        }
         Kind::LocalInterface => return Err(CdrError::LocalObject),
         Kind::Null => return Err(CdrError::BadType),
         _ => return Err(CdrError::Unsupported),

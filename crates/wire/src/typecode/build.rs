@@ -162,6 +162,15 @@ impl TypeCode {
         Ok(finish(Node { members: plain_members(members)?, ..named(Kind::Struct, id, name)? }))
     }
 
+    /// A map of IDL 4: a sequence of pairs, which have neither id nor name; `bound` is 0 for none.
+    ///
+    /// # Errors
+    /// [`TypeCodeError::Member`].
+    pub fn map(key: TypeCode, value: TypeCode, bound: u32) -> Result<TypeCode, TypeCodeError> {
+        let members = plain_members([("key", key), ("value", value)])?;
+        TypeCode::sequence(finish(Node { members, ..Node::new(Kind::Struct) }), bound)
+    }
+
     /// An exception.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::description::{self, Description};
 use super::{Kind, TypeCode};
+use crate::cdr::CdrError;
 
 /// Types that refer to each other, in circles too. It owns no part twice and is never changed.
 #[derive(Debug, Default)]
@@ -182,6 +183,20 @@ impl<'t> View<'t> {
 
     pub(crate) fn members(self) -> impl Iterator<Item = MemberView<'t>> {
         (0..self.member_count()).filter_map(move |index| self.member(index))
+    }
+
+    /// A value type and the concrete ones that it inherits from, itself first.
+    pub(crate) fn bases(self) -> Result<Vec<View<'t>>, CdrError> {
+        let mut found = vec![self];
+        let mut at = self;
+        while let Some(base) = at.content().map(View::resolved).filter(|base| base.kind() != Kind::Null) {
+            if found.len() > MOST_ALIASES || !matches!(base.kind(), Kind::Value | Kind::Event) {
+                return Err(CdrError::BadType);
+            }
+            found.push(base);
+            at = base;
+        }
+        Ok(found)
     }
 
     fn child(graph: &'t Arc<Graph>, child: &'t Child) -> View<'t> {

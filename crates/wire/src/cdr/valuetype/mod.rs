@@ -20,7 +20,8 @@ mod tests;
 mod writer;
 
 pub(super) use reader::Chunks;
-pub use reader::{RepositoryIds, ValueHead, ValueSpace, ValueStart};
+pub(crate) use reader::ValueTypes;
+pub use reader::{AskType, RepositoryIds, ValueHead, ValueSpace, ValueStart};
 pub(super) use writer::ValueWriter;
 pub use writer::WrittenValue;
 

@@ -7,6 +7,10 @@ use std::sync::Arc;
 
 use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG};
 use crate::cdr::{CdrError, Decoder};
+use crate::typecode::TypeCode;
+
+/// How often the octets of a message are read again, at most.
+const MOST_AGAIN: usize = 16;
 
 /// What the values of one message share while they are read: where they, and the ids in front of them, stand.
 ///
@@ -14,15 +18,28 @@ use crate::cdr::{CdrError, Decoder};
 #[derive(Default)]
 pub struct ValueSpace {
     seen: RefCell<Option<Box<Seen>>>,
+    /// Types of values that are known by their repository ids.
+    types: Option<ValueTypes>,
+    /// Asks what the decoder's environment knows.
+    ask: Option<AskType>,
 }
+
+/// TypeCodes of values by their repository ids.
+pub(crate) type ValueTypes = Arc<[(Box<str>, TypeCode)]>;
+
+/// Asks a decoder's environment for the TypeCode of the value type with a repository id.
+pub type AskType = fn(&(dyn Any + Sync), &[u8]) -> Option<TypeCode>;
 
 #[derive(Default)]
 struct Seen {
     /// Addresses of octets, so that an encapsulation's do not meet those around it; in order of reading, and so mostly sorted.
     marks: Vec<(usize, Target)>,
-    values: u32,
+    /// The chunked values around each value.
+    levels: Vec<u32>,
     /// Values around the one that is being read.
     depth: u32,
+    /// Octets that were read again.
+    again: usize,
     store: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -39,7 +56,19 @@ impl ValueSpace {
     #[must_use]
     #[inline]
     pub const fn new() -> ValueSpace {
-        ValueSpace { seen: RefCell::new(None) }
+        ValueSpace { seen: RefCell::new(None), types: None, ask: None }
+    }
+
+    /// Values in an `any` whose types inherit from those of its TypeCode are kept whole where `ask` knows their types.
+    #[must_use]
+    #[inline]
+    pub const fn with_types(mut self, ask: AskType) -> ValueSpace {
+        self.ask = Some(ask);
+        self
+    }
+
+    pub(crate) fn knowing(types: Option<ValueTypes>) -> ValueSpace {
+        ValueSpace { types, ..ValueSpace::new() }
     }
 
     /// Something that whoever reads values keeps for all of them; made with the first.
@@ -74,20 +103,29 @@ impl ValueSpace {
         marks.get(place).map(|(_, target)| *target)
     }
 
-    /// The number of a new value.
-    fn add_value(&self, at: usize, limit: u32) -> Result<u32, CdrError> {
+    /// The number of a value: a new one, unless it is read again.
+    fn add_value(&self, at: usize, level: u32, limit: u32) -> Result<u32, CdrError> {
+        let known = self.find(at);
         let number = {
             let mut seen = self.seen.borrow_mut();
             let seen = seen.get_or_insert_default();
-            if seen.values >= limit {
-                return Err(CdrError::OverLimit);
-            }
-            seen.values += 1;
             seen.depth += 1;
-            seen.values - 1
+            if let Some(Target::Value(number)) = known {
+                return Ok(number);
+            }
+            let number = u32::try_from(seen.levels.len()).ok().filter(|number| *number < limit);
+            let number = number.ok_or(CdrError::OverLimit)?;
+            seen.levels.push(level);
+            number
         };
         self.add(at, Target::Value(number));
         Ok(number)
+    }
+
+    /// Chunked values around a value.
+    fn level(&self, number: u32) -> u32 {
+        let seen = self.seen.borrow();
+        seen.as_ref().and_then(|seen| seen.levels.get(number as usize).copied()).unwrap_or_default()
     }
 
     fn leave(&self) {
@@ -99,7 +137,7 @@ impl ValueSpace {
 
 impl fmt::Debug for ValueSpace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values = self.seen.borrow().as_ref().map_or(0, |seen| seen.values);
+        let values = self.seen.borrow().as_ref().map_or(0, |seen| seen.levels.len());
         f.debug_struct("ValueSpace").field("values", &values).finish_non_exhaustive()
     }
 }
@@ -130,8 +168,8 @@ impl Chunks<'_> {
 pub enum ValueHead<'m> {
     /// Null.
     Null,
-    /// A value that was met before, by its number; its reading may not have ended.
-    Again(u32),
+    /// A value that was met before, by its number and the position of its tag; its reading may not have ended.
+    Again(u32, usize),
     /// A value: its state is next, and [`Decoder::end_value`] after that.
     Value(ValueStart<'m>),
 }
@@ -204,7 +242,7 @@ impl<'m> Decoder<'m> {
                 let (place, target) = self.read_indirection()?;
                 self.see_chunk(in_chunk);
                 match target {
-                    Target::Value(number) if place < at => Ok(ValueHead::Again(number)),
+                    Target::Value(number) if place < at => Ok(ValueHead::Again(number, place)),
                     _ => Err(CdrError::BadIndirection),
                 }
             }
@@ -212,7 +250,7 @@ impl<'m> Decoder<'m> {
                 Err(CdrError::BadValue)
             }
             _ => {
-                let number = space.add_value(self.address(at), self.limits().values)?;
+                let number = space.add_value(self.address(at), self.chunks().level, self.limits().values)?;
                 let ids = self.read_value_type(tag)?;
                 let chunked = tag & CHUNKED != 0;
                 if chunked {
@@ -244,6 +282,41 @@ impl<'m> Decoder<'m> {
         chunks.level = value.level.saturating_sub(1);
         self.see_chunk(false);
         Ok(())
+    }
+
+    /// The TypeCode of the value type with a repository id, if somebody knows it.
+    pub(crate) fn value_type(&self, id: &[u8]) -> Option<TypeCode> {
+        let space = self.values()?;
+        let known = space.types.iter().flat_map(|types| types.iter()).find(|(known, _)| known.as_bytes() == id);
+        let asked = || space.ask.zip(self.env()).and_then(|(ask, env)| ask(env, id));
+        known.map(|(_, type_code)| type_code.clone()).or_else(asked)
+    }
+
+    /// Reads a value again that was met before, from its tag on: what was made of it, or that it was passed over, is of no use to
+    /// this reader.
+    ///
+    /// # Errors
+    /// Those of `read`; [`CdrError::OverLimit`] where more is read again than a message with some sharing needs.
+    pub fn read_again<T>(
+        &self,
+        number: u32,
+        position: usize,
+        read: impl FnOnce(&mut Decoder<'m>) -> Result<T, CdrError>,
+    ) -> Result<T, CdrError> {
+        let space = self.value_space().ok_or(CdrError::Unsupported)?;
+        let full = if self.chunks().level > 0 { self.chunks().full } else { self.bytes() };
+        let level = space.level(number);
+        let mut there = self.clone();
+        *there.chunks_mut() = if level > 0 { Chunks { full, level, ended: 0 } } else { Chunks::NONE };
+        there.see(full, position, if level > 0 { position } else { full.len() });
+        let value = read(&mut there)?;
+        if let Some(seen) = space.seen.borrow_mut().as_mut() {
+            seen.again = seen.again.saturating_add(there.position().saturating_sub(position));
+            if seen.again > full.len().saturating_mul(MOST_AGAIN) {
+                return Err(CdrError::OverLimit);
+            }
+        }
+        Ok(value)
     }
 
     /// Reads codebase and ids behind a tag.

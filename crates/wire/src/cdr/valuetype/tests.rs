@@ -66,7 +66,7 @@ fn a_plain_value_and_an_indirection_to_it() {
     let start = head(&mut d);
     assert_eq!((start.number, start.ids.as_slice(), start.chunked), (0, [b"IDL:A:1.0".as_slice()].as_slice(), false));
     assert_eq!((d.read_u16(), d.end_value(&start)), (Ok(7), Ok(())));
-    assert!(matches!(d.read_value_head(), Ok(ValueHead::Again(0))));
+    assert!(matches!(d.read_value_head(), Ok(ValueHead::Again(0, _))));
     assert!(matches!(d.read_value_head(), Ok(ValueHead::Null)));
     let start = head(&mut d);
     assert_eq!((start.number, start.ids), (1, RepositoryIds::One(b"IDL:A:1.0")));
@@ -141,7 +141,7 @@ fn null_and_indirections_stand_inside_of_chunks_or_between_them() {
             assert_eq!(d.read_u32(), Ok(1));
             match d.read_value_head() {
                 Ok(ValueHead::Null) => assert!(!again),
-                Ok(ValueHead::Again(0)) => assert!(again),
+                Ok(ValueHead::Again(0, _)) => assert!(again),
                 other => panic!("{text}: {other:?}"),
             }
             assert_eq!((d.read_u32(), d.end_value(&outer), d.remaining()), (Ok(2), Ok(()), 0), "{text}");
@@ -188,7 +188,7 @@ fn indirections_lead_to_what_they_are_for() {
         }
         Ok(format!("{:?}", last.unwrap()))
     };
-    assert_eq!(read("7fffff00 ffffffff fffffff8").unwrap(), "Again(0)");
+    assert_eq!(read("7fffff00 ffffffff fffffff8").unwrap(), "Again(0, 0)");
     for wrong in [
         "7fffff00 ffffffff 00000000",                   // to itself
         "7fffff00 ffffffff fffffffc",                   // to its own marker

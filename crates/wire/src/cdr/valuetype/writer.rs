@@ -1,6 +1,7 @@
 //! Writing: every value once, and where it comes again an indirection to it.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub(in crate::cdr) struct ValueWriter {
     /// Keeps values alive, so that none takes the identity of one that was written before.
     kept: Vec<Arc<dyn Any + Send + Sync>>,
     /// Where repository ids stand.
-    ids: HashMap<&'static str, usize>,
+    ids: HashMap<Cow<'static, str>, usize>,
     /// Values that are being written.
     depth: u32,
     /// Chunked ones among them.
@@ -72,11 +73,31 @@ impl Encoder<'_> {
         ids: &'static [&'static str],
         chunked: bool,
     ) -> Result<Option<WrittenValue>, CdrError> {
-        let known = self.values().known.get(&identity).copied();
-        if let Some(at) = known {
-            self.write_indirection(at)?;
+        if self.write_known_value(identity)? {
             return Ok(None);
         }
+        self.begin_unknown_value(identity, keep, ids.iter().map(|id| Cow::Borrowed(*id)), chunked).map(Some)
+    }
+
+    /// Writes an indirection to a value, if it was written before.
+    pub(crate) fn write_known_value(&mut self, identity: (usize, u32)) -> Result<bool, CdrError> {
+        let known = self.values().known.get(&identity).copied();
+        known.map(|at| self.write_indirection(at)).transpose().map(|written| written.is_some())
+    }
+
+    /// Whether values were written.
+    pub(crate) fn has_values(&mut self) -> bool {
+        !self.values().known.is_empty()
+    }
+
+    /// Begins a value that was not written before.
+    pub(crate) fn begin_unknown_value(
+        &mut self,
+        identity: (usize, u32),
+        keep: impl FnOnce() -> Arc<dyn Any + Send + Sync>,
+        ids: impl ExactSizeIterator<Item = Cow<'static, str>>,
+        chunked: bool,
+    ) -> Result<WrittenValue, CdrError> {
         let values = self.values();
         if values.depth == NESTING {
             return Err(CdrError::TooDeep);
@@ -89,9 +110,13 @@ impl Encoder<'_> {
         let values = self.values();
         values.known.insert(identity, at);
         values.kept.push(keep());
-        let form = if ids.len() == 1 { ONE_ID } else { ID_LIST };
+        let form = match ids.len() {
+            0 => 0,
+            1 => ONE_ID,
+            _ => ID_LIST,
+        };
         self.write_u32(TAG | form | if chunked { CHUNKED } else { 0 });
-        if ids.len() != 1 {
+        if ids.len() > 1 {
             self.write_len(ids.len())?;
         }
         for id in ids {
@@ -101,7 +126,7 @@ impl Encoder<'_> {
             self.values().level += 1;
             self.open_chunk();
         }
-        Ok(Some(WrittenValue { chunked }))
+        Ok(WrittenValue { chunked })
     }
 
     /// Ends a value whose state is written.
@@ -123,14 +148,15 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn write_repository_id(&mut self, id: &'static str) -> Result<(), CdrError> {
-        if let Some(at) = self.values().ids.get(id).copied() {
+    fn write_repository_id(&mut self, id: Cow<'static, str>) -> Result<(), CdrError> {
+        if let Some(at) = self.values().ids.get(&id).copied() {
             return self.write_indirection(at);
         }
         self.align(4);
         let at = self.position();
+        self.write_latin1_str(&id)?;
         self.values().ids.insert(id, at);
-        self.write_latin1_str(id)
+        Ok(())
     }
 
     fn write_indirection(&mut self, to: usize) -> Result<(), CdrError> {

@@ -1,0 +1,91 @@
+//! Values in and out of an `any`.
+
+use corelane_wire::typecode::description;
+use corelane_wire::{CdrError, Decoder, Encoder};
+
+use super::ValueRef;
+use super::codec::{read_value, write_value};
+use super::either::{Abstract, read_abstract, write_abstract};
+use super::object::{ValueBase, ValueKind};
+use crate::any::{Kind, TypeCode, Typed};
+use crate::object::Reference;
+
+/// A type of values, or an abstract interface, that has a TypeCode. Generated code implements it.
+pub trait TypedValue: 'static {
+    /// The TypeCode.
+    fn value_type() -> TypeCode;
+}
+
+impl TypedValue for ValueBase {
+    fn value_type() -> TypeCode {
+        TypeCode::described(description::VALUE_BASE)
+    }
+}
+
+fn is_value(type_code: &TypeCode) -> bool {
+    matches!(type_code.kind(), Kind::Value | Kind::ValueBox | Kind::Event)
+}
+
+/// Null is `None`. An `Option<ValueRef<T>>` stands for the type `T` and those that inherit state from it, where `T` is abstract or
+/// [`ValueBase`] for every value type. What goes in has the TypeCode of the value's own type.
+impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
+    fn type_code() -> TypeCode {
+        T::value_type()
+    }
+
+    fn type_code_of(&self) -> TypeCode {
+        let info = self.as_ref().and_then(ValueRef::info);
+        info.map_or_else(T::value_type, |info| (info.type_code)())
+    }
+
+    fn stands_for(type_code: &TypeCode) -> bool {
+        let resolved = type_code.resolved();
+        if T::INFO.is_none() {
+            return is_value(&resolved);
+        }
+        // Of a hostile TypeCode the bases may go on for ever.
+        let bases = std::iter::successors(Some(resolved), |at| at.concrete_base_type().map(|base| base.resolved()));
+        bases.take(64).take_while(is_value).any(|base| base.id() == T::REPOSITORY_ID)
+            || type_code.equivalent(&T::value_type())
+    }
+
+    fn write(&self, e: &mut Encoder<'_>, _: &TypeCode) -> Result<(), CdrError> {
+        write_value(e, self.as_ref())
+    }
+
+    fn read(d: &mut Decoder<'_>, _: &TypeCode) -> Result<Self, CdrError> {
+        read_value(d)
+    }
+}
+
+/// Nil is `None`. An object goes in with the TypeCode of the interface, a value with that of its own type.
+impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract<R, I>> {
+    fn type_code() -> TypeCode {
+        I::value_type()
+    }
+
+    fn type_code_of(&self) -> TypeCode {
+        match self {
+            Some(Abstract::Value(value)) => value.info().map_or_else(I::value_type, |info| (info.type_code)()),
+            _ => I::value_type(),
+        }
+    }
+
+    fn stands_for(type_code: &TypeCode) -> bool {
+        is_value(&type_code.resolved()) || type_code.equivalent(&I::value_type())
+    }
+
+    fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
+        match self {
+            Some(Abstract::Value(value)) if is_value(&type_code.resolved()) => write_value(e, Some(value)),
+            either => write_abstract(e, either.as_ref()),
+        }
+    }
+
+    fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Self, CdrError> {
+        if is_value(&type_code.resolved()) {
+            return Ok(read_value(d)?.map(Abstract::Value));
+        }
+        read_abstract(d)
+    }
+}

@@ -1,0 +1,116 @@
+//! Values, maps, bit masks and bit sets of crates/idl/tests/accepted/values.idl in `any`.
+
+use std::collections::BTreeMap;
+
+use corelane::mapping::{Decoder, Encoder, read_value, write_value};
+use corelane::{Any, AnyValueRef, CdrError, TypeCode, ValueFactories, ValueGraph, ValueRef};
+use corelane_wire::cdr::{Cdr, Endian, ValueSpace};
+
+corelane::include_idl!("values");
+
+use values::*;
+
+fn node(id: i32, left: Option<NodeRef>, right: Option<NodeRef>) -> Node {
+    Node { id, left, right, secret: format!("secret {id}") }
+}
+
+/// A node that leads to itself, and twice to another one.
+fn ring() -> NodeRef {
+    let graph = ValueGraph::new();
+    let first = graph.announce::<Node>();
+    let second = graph.add(node(2, Some(first.clone()), None));
+    assert!(graph.define(&first, node(1, Some(second.clone()), Some(second))));
+    graph.close(first)
+}
+
+fn assert_ring(found: &NodeRef) {
+    let state = found.get();
+    let (left, right) = (state.left.clone().unwrap(), state.right.clone().unwrap());
+    assert_eq!((state.id, &left, left.get().id, &left.get().left), (1, &right, 2, &Some(found.clone())));
+    assert_eq!(state.secret, "secret 1");
+}
+
+/// Through `any` in `any`, which writes the inner one, and reads it again.
+fn around(any: &Any) -> Any {
+    let around: Any = Any::new(&vec![any.clone(), any.clone()]).unwrap().extract::<Vec<Any>>().unwrap().swap_remove(1);
+    assert_eq!(&around, any);
+    around
+}
+
+#[test]
+fn a_circle_goes_in_and_comes_out() {
+    let any = Any::new(&Some(ring())).unwrap();
+    assert_eq!(any.type_code(), &TypeCode::described(&NODE_TYPE));
+    assert_ring(&any.extract::<Option<NodeRef>>().unwrap().unwrap());
+    assert_ring(&around(&around(&any)).extract::<Option<NodeRef>>().unwrap().unwrap());
+    assert!(any.is::<Option<AnyValueRef>>() && !any.is::<Option<BaseRef>>());
+    let null = around(&Any::new(&None::<NodeRef>).unwrap());
+    assert_eq!(null.extract::<Option<NodeRef>>().unwrap(), None);
+}
+
+#[test]
+fn a_value_in_an_any_has_its_own_type() {
+    let base = Base { tag: 1, label: "a label".to_owned() };
+    let derived = Derived { base: base.clone(), extra: 0.5, graph: Some(ring()) };
+    let handle: BaseRef = ValueRef::new(derived.clone()).widen();
+    let any = around(&Any::new(&Some(handle.clone())).unwrap());
+    assert_eq!(any.type_code(), &TypeCode::described(&DERIVED_TYPE));
+    let found = any.extract::<Option<DerivedRef>>().unwrap().unwrap();
+    assert_eq!((&found.get().base, found.get().extra), (&base, 0.5));
+    assert_ring(found.get().graph.as_ref().unwrap());
+    // Its type is not known by name here.
+    assert_eq!(*any.extract::<Option<BaseRef>>().unwrap().unwrap().get(), base);
+}
+
+#[test]
+fn boxes_and_abstract_types() {
+    let text: TextRef = ValueRef::new(Text("grüße €".to_owned()));
+    let any = around(&Any::new(&Some(text)).unwrap());
+    assert_eq!(any.extract::<Option<TextRef>>().unwrap().unwrap().get().0, "grüße €");
+    let shape: ShapeRef = ValueRef::new(Circle { radius: 2.0 }).widen();
+    let any = around(&Any::new(&Some(shape)).unwrap());
+    assert_eq!(any.extract::<Option<CircleRef>>().unwrap().unwrap().get().radius, 2.0);
+}
+
+#[test]
+fn what_idl_4_adds() {
+    let ages: Ages = BTreeMap::from([("Ada".to_owned(), 36), ("Bob".to_owned(), 7)]);
+    let any = around(&Any::with_type(&TypeCode::described(&AGES_TYPE), &ages).unwrap());
+    assert_eq!(any.extract::<Ages>().unwrap(), ages);
+    assert_eq!(around(&Any::new(&ages).unwrap()).extract::<Ages>().unwrap(), ages);
+    let any = Any::new(&(Rights::READ | Rights::TYPE)).unwrap();
+    assert_eq!((any.type_code(), any.extract().unwrap()), (&TypeCode::OCTET, Rights::READ | Rights::TYPE));
+    let any = Any::new(&Word::default().with_delta(-3)).unwrap();
+    assert_eq!((any.type_code(), any.extract::<Word>().unwrap().delta()), (&TypeCode::USHORT, -3));
+}
+
+/// A value that comes first in an `any` and then by itself, and the other way round: the second time it is an indirection.
+#[test]
+fn an_any_and_what_is_outside_refer_to_each_other() {
+    let ring = ring();
+    let written = |write: &dyn Fn(&mut Encoder<'_>) -> Result<(), CdrError>| {
+        let mut e = Encoder::new();
+        write(&mut e).unwrap();
+        e.to_vec()
+    };
+    // Of one type, without a TypeCode in between: what an `any` of that type is made of.
+    let octets = written(&|e| {
+        write_value(e, Some(&ring))?;
+        write_value(e, Some(&ring))
+    });
+    let (factories, space) = (ValueFactories::new(), ValueSpace::new());
+    let mut d = Decoder::new(&octets, Endian::NATIVE).with_values(&space).with_env(&factories);
+    let first = corelane_wire::AnyValue::decode_value(TypeCode::described(&NODE_TYPE), &mut d).unwrap();
+    assert_ring(&read_value::<Node>(&mut d).unwrap().unwrap());
+    let (factories, space) = (ValueFactories::new(), ValueSpace::new());
+    let mut d = Decoder::new(&octets, Endian::NATIVE).with_values(&space).with_env(&factories);
+    assert_ring(&read_value::<Node>(&mut d).unwrap().unwrap());
+    let second = corelane_wire::AnyValue::decode_value(TypeCode::described(&NODE_TYPE), &mut d).unwrap();
+    assert_eq!((first == second, d.remaining()), (true, 0));
+    let mut e = Encoder::new();
+    second.encode(&mut e).unwrap();
+    let octets = e.to_vec();
+    let space = ValueSpace::new();
+    let any = Any::decode(&mut Decoder::new(&octets, Endian::NATIVE).with_values(&space)).unwrap();
+    assert_ring(&any.extract::<Option<NodeRef>>().unwrap().unwrap());
+}
