@@ -1,0 +1,194 @@
+//! Further sources of priority inversion (docs/real-time.md has the list), each produced in a configuration that is wrong on purpose and gone
+//! in the right one. What happens in which order decides, not how long it takes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use corelane::poa::{PoaPolicies, Threading};
+use corelane::rt::{
+    LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig, ThreadpoolId,
+};
+use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, SystemExceptionKind as Kind};
+use corelane_sys::thread::{Builder, CpuSet, Scheduling, affinity};
+use corelane_tests::real_time::{Answer, RawClient, Reporter, fair_orb, fifo_orb, said, until};
+use corelane_wire::exception::minor::OMG;
+
+/// Native priorities 2, 25 and 50 by the default mapping.
+const LOW: i16 = 335;
+const MIDDLE: i16 = 8025;
+const HIGH: i16 = 16384;
+
+/// An object whose clients say the priority, in a POA with these policies.
+fn object(orb: &Orb, pool: Option<ThreadpoolId>, policies: PoaPolicies) -> (ObjectRef, Arc<Reporter>) {
+    let model = Some((PriorityModel::ClientPropagated, LOW));
+    let real_time = RtPolicies { priority_model: model, threadpool: pool, ..RtPolicies::default() };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("sources", Some(root.manager()), policies, &real_time).unwrap();
+    let reporter = Reporter::new(orb);
+    (poa.activate(&reporter.servant()).unwrap(), reporter)
+}
+
+fn lanes(orb: &Orb, cores: &[usize]) -> ThreadpoolId {
+    let lane =
+        |priority| LaneConfig { priority, static_threads: 2, cores: cores.to_vec(), ..LaneConfig::default() };
+    let config = LanesConfig { lanes: vec![lane(LOW), lane(HIGH)], ..LanesConfig::default() };
+    orb.real_time().create_threadpool_with_lanes(&config).unwrap()
+}
+
+/// Clients at the low lane's endpoint and at the high one's.
+fn at_both_lanes(object: &ObjectRef) -> [RawClient; 2] {
+    let ports = said(object).lanes;
+    [ports[0].0, ports[1].0].map(|port| RawClient::connect(object, port))
+}
+
+fn dispatched(dispatch: Dispatch) -> Orb {
+    let config = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let pool = PoolConfig { dispatch, ..PoolConfig::default() };
+    let orb = Orb::builder().real_time(config).pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    orb
+}
+
+/// A connection of two priorities: what is sent first is served first.
+#[test]
+fn on_a_connection_of_two_priorities_the_high_request_waits_for_the_low_one() {
+    let orb = dispatched(Dispatch::ThreadPerConnection { most: 8 });
+    let (object, reporter) = object(&orb, None, PoaPolicies::default());
+    let [mut both, mut other] = [(); 2].map(|()| RawClient::to(&object));
+    both.begin("wait", LOW, None);
+    reporter.until_waiting(1);
+    both.begin("who", HIGH, None);
+    // The server has a thread to spare, only not for this connection.
+    let _ = other.who(Some(MIDDLE)).who();
+    reporter.release();
+    for _ in 0..2 {
+        let _ = both.receive().2.who();
+    }
+    assert_eq!(*reporter.order.lock(), [MIDDLE, LOW, HIGH]);
+}
+
+#[test]
+fn with_a_connection_for_each_priority_it_does_not() {
+    let orb = dispatched(Dispatch::ThreadPerConnection { most: 8 });
+    let (object, reporter) = object(&orb, None, PoaPolicies::default());
+    let [mut low, mut high] = [(); 2].map(|()| RawClient::to(&object));
+    low.begin("wait", LOW, None);
+    reporter.until_waiting(1);
+    let _ = high.who(Some(HIGH)).who();
+    reporter.release();
+    let _ = low.receive().2.who();
+    assert_eq!(*reporter.order.lock(), [HIGH, LOW]);
+}
+
+/// A queue in the order of arrival. The right one, in the order of priority, is that of a pool with buffering (priority_inversion.rs).
+#[test]
+fn in_a_queue_without_priorities_the_high_request_is_last() {
+    let orb = dispatched(Dispatch::HalfSyncHalfAsync { threads: 1, queue: 4 });
+    let (object, reporter) = object(&orb, None, PoaPolicies::default());
+    let mut blocker = RawClient::to(&object);
+    blocker.begin("wait", LOW, None);
+    reporter.until_waiting(1);
+    let mut client = RawClient::to(&object);
+    for priority in [LOW, LOW, LOW, HIGH] {
+        client.begin("who", priority, None);
+    }
+    let refused = client.begin("who", HIGH, None);
+    // The queue is full when this one is refused, so all others are in it.
+    let (id, _, answer) = client.receive();
+    assert_eq!((id, answer), (refused, Answer::Raised(Kind::Transient, OMG | 1)));
+    reporter.release();
+    for _ in 0..4 {
+        let _ = client.receive().2.who();
+    }
+    assert_eq!(*reporter.order.lock(), [LOW, LOW, LOW, LOW, HIGH]);
+}
+
+/// While a thread of middle priority has the core for itself, a high request comes: in which order the two end. `served`: the answer is
+/// awaited before the middle thread is told to end.
+fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, served: bool) -> Vec<i16> {
+    let core = affinity(None).unwrap().iter().last().unwrap();
+    let orb = fifo_orb();
+    let (object, reporter) = object(&orb, Some(pool(&orb, &[core])), PoaPolicies::default());
+    let mut high = RawClient::connect(&object, said(&object).lanes.last().unwrap().0);
+    assert_eq!(high.who(Some(HIGH)).who().native, 50);
+    reporter.order.lock().clear();
+    let [runs, stop] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let middle = {
+        let (reporter, runs, stop) = (Arc::clone(&reporter), Arc::clone(&runs), Arc::clone(&stop));
+        let end = corelane_sys::clock::now() + std::time::Duration::from_secs(10);
+        let builder = Builder::new().name("middle").affinity(CpuSet::one(core)).scheduling(Scheduling::Fifo(25));
+        let body = move || {
+            runs.store(true, SeqCst);
+            while !stop.load(SeqCst) && !end.is_past() {}
+            reporter.order.lock().push(MIDDLE);
+        };
+        builder.spawn(body).unwrap()
+    };
+    until(|| runs.load(SeqCst));
+    high.begin("who", HIGH, None);
+    if served {
+        let _ = high.receive().2.who();
+    }
+    stop.store(true, SeqCst);
+    middle.join().unwrap();
+    if !served {
+        let _ = high.receive().2.who();
+    }
+    reporter.order.lock().clone()
+}
+
+/// The threads of a pool without lanes read at the pool's own priority, whatever they are to read.
+#[test]
+fn a_request_to_a_pool_of_low_priority_waits_for_middle_threads_before_it_is_read() {
+    let pool = |orb: &Orb, cores: &[usize]| {
+        let config = ThreadpoolConfig { default_priority: LOW, cores: cores.to_vec(), ..ThreadpoolConfig::default() };
+        orb.real_time().create_threadpool(&config).unwrap()
+    };
+    assert_eq!(beside_a_middle_thread(pool, false), [MIDDLE, HIGH]);
+}
+
+#[test]
+fn a_lane_reads_at_the_priority_of_its_requests() {
+    assert_eq!(beside_a_middle_thread(lanes, true), [HIGH, MIDDLE]);
+}
+
+/// Something that all requests pass one by one, such as a table with a lock: a POA whose objects take turns.
+#[test]
+fn what_all_priorities_pass_one_by_one_makes_the_high_request_wait() {
+    let orb = fair_orb();
+    let pool = lanes(&orb, &[]);
+    let policies = PoaPolicies { threading: Threading::SingleThread, ..PoaPolicies::default() };
+    let (object, reporter) = object(&orb, Some(pool), policies);
+    let [mut low, mut high] = at_both_lanes(&object);
+    low.begin("wait", LOW, None);
+    reporter.until_waiting(1);
+    high.begin("who", HIGH, None);
+    // The high lane has a thread to spare: another object is served there.
+    let beside = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, LOW)),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("beside", Some(root.manager()), PoaPolicies::default(), &beside).unwrap();
+    let other = poa.activate(&reporter.servant()).unwrap();
+    let [_, mut free] = at_both_lanes(&other);
+    assert_eq!(free.who(Some(HIGH)).who().priority, HIGH);
+    reporter.release();
+    let _ = high.receive().2.who();
+    let _ = low.receive().2.who();
+    assert_eq!(*reporter.order.lock(), [HIGH, LOW, HIGH]);
+}
+
+#[test]
+fn tables_that_are_read_without_a_lock_do_not() {
+    let orb = fair_orb();
+    let (object, reporter) = object(&orb, Some(lanes(&orb, &[])), PoaPolicies::default());
+    let [mut low, mut high] = at_both_lanes(&object);
+    low.begin("wait", LOW, None);
+    reporter.until_waiting(1);
+    assert_eq!(high.who(Some(HIGH)).who().priority, HIGH);
+    reporter.release();
+    let _ = low.receive().2.who();
+    assert_eq!(*reporter.order.lock(), [HIGH, LOW]);
+}
