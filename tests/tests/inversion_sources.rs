@@ -29,8 +29,7 @@ fn object(orb: &Orb, pool: Option<ThreadpoolId>, policies: PoaPolicies) -> (Obje
 }
 
 fn lanes(orb: &Orb, cores: &[usize]) -> ThreadpoolId {
-    let lane =
-        |priority| LaneConfig { priority, static_threads: 2, cores: cores.to_vec(), ..LaneConfig::default() };
+    let lane = |priority| LaneConfig { priority, static_threads: 2, cores: cores.to_vec(), ..LaneConfig::default() };
     let config = LanesConfig { lanes: vec![lane(LOW), lane(HIGH)], ..LanesConfig::default() };
     orb.real_time().create_threadpool_with_lanes(&config).unwrap()
 }

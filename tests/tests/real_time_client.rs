@@ -1,12 +1,14 @@
 //! The client's side of Real-time CORBA: which lane a call goes to, which connections it takes, and when it is refused.
 
+use std::sync::Arc;
+
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
-    LaneConfig, LanesConfig, PriorityModel, Protocol, RtClientPolicies, RtConfig, RtPolicies, SchedulingClass,
-    TcpProperties, ThreadpoolConfig, UnixProperties,
+    LaneConfig, LanesConfig, Priority, PriorityModel, PriorityTransform, Protocol, RtClientPolicies, RtConfig,
+    RtPolicies, SchedulingClass, TcpProperties, ThreadpoolConfig, UnixProperties,
 };
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
-use corelane_tests::real_time::{Reporter, Who, ask, fair_orb};
+use corelane_tests::real_time::{Answer, RawClient, Reporter, Who, ask, fair_orb};
 use corelane_wire::exception::minor::OMG;
 
 const LANES: [i16; 3] = [10, 20, 30];
@@ -145,6 +147,89 @@ fn references_to_one_server_share_the_connections_of_a_band_only_if_it_is_the_sa
     let own = connection(&banded(&[(5, 14)]));
     assert_eq!(connection(&banded(&[(15, 40), (5, 14)])), own);
     assert_ne!(connection(&banded(&[(5, 13)])), own);
+}
+
+#[test]
+fn policies_of_the_orb_hold_for_references_that_say_nothing() {
+    let (_server, ior) = lanes(PriorityModel::ClientPropagated, None);
+    let orb = |client| {
+        let config = RtConfig { scheduling: SchedulingClass::Fair, client, ..RtConfig::default() };
+        Orb::builder().real_time(config).build()
+    };
+    let bands =
+        |bands: &[(i16, i16)]| RtClientPolicies { priority_bands: Some(bands.to_vec()), ..RtClientPolicies::default() };
+    let client = orb(bands(&[(5, 14), (15, 40)])).unwrap();
+    let object = reference(&client, &ior);
+    assert_eq!(ask_at(&client, &object, 12).unwrap().lane, 0);
+    let own = object.with_rt_policies(&bands(&[(20, 30)])).unwrap();
+    assert_eq!(ask_at(&client, &own, 12), Err((Kind::InvPolicy, 0)));
+    let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
+    let private = object.with_rt_policies(&private).unwrap();
+    let (own, others) = (ask_at(&client, &private, 12).unwrap(), ask_at(&client, &object, 12).unwrap());
+    assert!(own.lane == 0 && own.connection != others.connection);
+    assert!(orb(bands(&[(9, 3)])).is_err());
+}
+
+/// Ten more for what servants call, up to 30.
+#[derive(Debug)]
+struct Upwards;
+
+impl PriorityTransform for Upwards {
+    fn inbound(&self, priority: Priority, _object_id: &[u8]) -> Option<Priority> {
+        Some(priority)
+    }
+
+    fn outbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority> {
+        assert!(!object_id.is_empty());
+        Priority::new(priority.get() + 10).filter(|raised| raised.get() <= 30)
+    }
+}
+
+#[test]
+fn what_servants_call_goes_out_at_the_priority_that_the_transform_says() {
+    let (_far, ior) = lanes(PriorityModel::ClientPropagated, None);
+    let transform = Some(Arc::new(Upwards) as _);
+    let config = RtConfig { scheduling: SchedulingClass::Fair, transform, ..RtConfig::default() };
+    let near = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
+    near.root_poa().manager().activate().unwrap();
+    let policies = RtPolicies { priority_model: Some((PriorityModel::ClientPropagated, 7)), ..RtPolicies::default() };
+    let reporter = Reporter::new(&near);
+    let root = near.root_poa();
+    let poa = root.create_rt_poa("near", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    let object = poa.activate(&reporter.servant()).unwrap();
+    reporter.other.set(reference(&near, &ior)).unwrap();
+    let mut client = RawClient::to(&object);
+    let mut pass = |priority| {
+        client.begin("pass", priority, None);
+        client.receive().2
+    };
+    assert_eq!((pass(10).who().priority, pass(20).who().priority), (20, 30));
+    assert_eq!(pass(30), Answer::Raised(Kind::DataConversion, OMG | 2));
+    // What no servant calls goes out as it is.
+    assert_eq!(ask_at(&near, reporter.other.get().unwrap(), 10).unwrap().priority, 10);
+}
+
+#[test]
+fn connections_are_there_from_the_start() {
+    let (server, ior) = lanes(PriorityModel::ClientPropagated, Some(vec![(5, 14), (15, 24), (25, 40)]));
+    let config = || RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let builder = || Orb::builder().real_time(config()).connections_per_server(3);
+    let client = builder().establish(&ior, [12, 20], 2).build().unwrap();
+    assert_eq!(server.event_counts().connections_opened, 4);
+    let object = reference(&client, &ior);
+    for priority in [12, 20, 5, 24] {
+        ask_at(&client, &object, priority).unwrap();
+    }
+    // Those that are there count.
+    object.establish(&[12], 3).unwrap();
+    assert_eq!(server.event_counts().connections_opened, 5);
+    let refused = |priorities: &[i16], each| object.establish(priorities, each).unwrap_err().kind();
+    assert_eq!(
+        (refused(&[12], 4), refused(&[50], 1), refused(&[-1], 1)),
+        (Kind::NoResources, Kind::InvPolicy, Kind::BadParam)
+    );
+    drop(server);
+    assert!(builder().establish(&ior, [12], 1).build().is_err());
 }
 
 #[test]

@@ -15,7 +15,6 @@ use crate::invocation::{Deferred, Operation, Reply, call};
 use crate::orb::Core;
 use crate::policy::{CallPolicies, SyncScope, Timeout};
 use crate::rt::RtClientPolicies;
-use crate::rt::client::Asked;
 
 /// The repository id that every object has.
 pub(crate) const OBJECT_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
@@ -34,10 +33,10 @@ pub struct ObjectRef {
 impl ObjectRef {
     pub(crate) fn new(core: Arc<Core>, ior: Ior) -> Self {
         ObjectRef {
-            core,
-            binding: Arc::new(Binding::new(ior, Asked::default())),
+            binding: Arc::new(Binding::new(ior, core.asked().clone())),
             policies: CallPolicies::NONE,
             canceller: None,
+            core,
         }
     }
 
@@ -80,13 +79,14 @@ impl ObjectRef {
         ObjectRef { policies: policies.or(self.policies), ..self.clone() }
     }
 
-    /// A reference to the same object with these real-time policies.
+    /// A reference to the same object with these real-time policies, completed by those of the ORB
+    /// ([`RtConfig::client`](crate::rt::RtConfig::client)).
     ///
     /// # Errors
     /// BAD_PARAM for priorities that are no bands. Policies that do not go with the object's are INV_POLICY at the first call, or
     /// when [`validate_connection`](Self::validate_connection) is called.
     pub fn with_rt_policies(&self, policies: &RtClientPolicies) -> Result<Self, SystemException> {
-        let binding = Arc::new(Binding::new(self.ior().clone(), policies.check()?));
+        let binding = Arc::new(Binding::new(self.ior().clone(), policies.check()?.or(self.core.asked())));
         Ok(ObjectRef { binding, ..self.clone() })
     }
 
@@ -156,6 +156,16 @@ impl ObjectRef {
     /// Why it cannot be called.
     pub fn validate_connection(&self) -> Result<(), SystemException> {
         call::locate(self)
+    }
+
+    /// Makes connections before the first call needs them: `each` for calls at each of `priorities`, in the lane or band that serves it. Those
+    /// that are there already count. Nothing happens for an object within the process.
+    ///
+    /// # Errors
+    /// BAD_PARAM for a number that is no priority; NO_RESOURCES for more connections than the ORB makes to one server; the errors of a
+    /// call that finds no connection.
+    pub fn establish(&self, priorities: &[i16], each: usize) -> Result<(), SystemException> {
+        crate::invocation::establish::establish(self, priorities, each)
     }
 
     /// Calls `operation` with the arguments that `arguments` writes, and waits for the reply. A user exception is UNKNOWN 1.

@@ -29,6 +29,7 @@ pub mod index;
 pub mod lock;
 pub mod memory;
 pub mod mpsc;
+pub mod notice;
 pub mod poll;
 pub mod probe;
 pub mod process;

@@ -7,6 +7,8 @@ use corelane_sched::{NativePriority, Priority, PriorityBand, PriorityMapping};
 use corelane_sys::thread;
 
 use super::pool::Pool;
+use crate::exception::SystemException;
+use crate::orb::Core;
 use crate::rt::policies::Sockets;
 
 /// Calls that may share connections: those of threads with the same native priority, or where a reference has priority bands, those
@@ -22,6 +24,15 @@ impl Band {
     #[inline]
     pub(crate) fn of_thread() -> Self {
         Band(thread::native_priority().into())
+    }
+
+    /// The band of calls of threads at `priority`.
+    ///
+    /// # Errors
+    /// DATA_CONVERSION 2 for a priority that cannot be mapped.
+    pub(crate) fn of_priority(core: &Core, priority: Priority) -> Result<Self, SystemException> {
+        let native = core.config().rt.native(priority)?;
+        Ok(native.map_or_else(Self::of_thread, |native| Band(native.priority().into())))
     }
 
     /// The band of calls in a range of priorities: references that have the same one share its connections.

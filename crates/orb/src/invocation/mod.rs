@@ -4,6 +4,7 @@ mod bind;
 pub(crate) mod call;
 mod deferred;
 pub(crate) mod driver;
+pub(crate) mod establish;
 pub(crate) mod machine;
 mod operation;
 mod reply;

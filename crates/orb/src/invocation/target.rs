@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use corelane_sched::Priority;
 use corelane_sys::lock::Scope;
 use corelane_sys::published::Published;
 use corelane_wire::giop::{self, AddressingMode};
@@ -125,6 +126,17 @@ impl Profile {
         match &self.lanes {
             None => Ok(Chosen { pool: self.bands.pool(Band::of_thread()), priority: None }),
             Some(lanes) => lanes.choose(core),
+        }
+    }
+
+    /// The connections of calls at `priority`.
+    ///
+    /// # Errors
+    /// Those of [`Lanes::choose_at`].
+    pub(super) fn choose_at(&self, core: &Core, priority: Priority) -> Result<Chosen<'_>, SystemException> {
+        match &self.lanes {
+            None => Ok(Chosen { pool: self.bands.pool(Band::of_priority(core, priority)?), priority: None }),
+            Some(lanes) => lanes.choose_at(core, priority),
         }
     }
 }

@@ -13,6 +13,7 @@ use corelane_wire::{CharSet, Limits, Version};
 use super::Orb;
 use super::core::{Config, Core};
 use crate::event::{Callback, Event, Events};
+use crate::exception::SystemException;
 use crate::poa::Poa;
 use crate::policy::{AllBusy, CallPolicies, Timeout};
 use crate::rt::RtConfig;
@@ -48,6 +49,7 @@ pub struct OrbBuilder {
     fragment_size: Option<usize>,
     rt: RtConfig,
     required: Vec<String>,
+    established: Vec<(String, Vec<i16>, usize)>,
     on_event: Option<Callback>,
 }
 
@@ -71,6 +73,8 @@ pub enum OrbError {
         /// What was found, and what to change.
         why: String,
     },
+    /// The client's policies make no sense, or connections that are wanted from the start cannot be made.
+    Client(SystemException),
     /// A thread could not be started.
     Thread(io::Error),
     /// The system is out of descriptors or memory.
@@ -87,6 +91,7 @@ impl fmt::Display for OrbError {
             OrbError::Guarantee { name, why } => {
                 write!(f, "the guarantee `{name}` is required and does not hold: {why}")
             }
+            OrbError::Client(exception) => write!(f, "{exception}"),
             OrbError::Thread(error) => write!(f, "cannot start a thread: {error}"),
             OrbError::System(error) => write!(f, "cannot make an ORB: {error}"),
         }
@@ -116,6 +121,7 @@ impl OrbBuilder {
             fragment_size: None,
             rt: RtConfig::default(),
             required: Vec::new(),
+            established: Vec::new(),
             on_event: None,
         }
     }
@@ -230,6 +236,18 @@ impl OrbBuilder {
         self
     }
 
+    /// Has connections made at start, before calls need them: `each` for calls at each of `priorities` to the object of this reference, as
+    /// [`ObjectRef::establish`](crate::ObjectRef::establish) makes them.
+    pub fn establish(
+        mut self,
+        reference: impl Into<String>,
+        priorities: impl IntoIterator<Item = i16>,
+        each: usize,
+    ) -> Self {
+        self.established.push((reference.into(), priorities.into_iter().collect(), each));
+        self
+    }
+
     /// Calls `callback` for everything that goes wrong without anybody having asked.
     pub fn on_event(mut self, callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.on_event = Some(Box::new(callback));
@@ -239,12 +257,14 @@ impl OrbBuilder {
     /// Makes the ORB, listening and serving.
     ///
     /// # Errors
-    /// For a guarantee that is required and does not hold, for an address that is none or cannot be listened at, and when the
-    /// system refuses descriptors or threads.
+    /// For a guarantee that is required and does not hold, for an address that is none or cannot be listened at, for connections that are
+    /// wanted from the start and cannot be made, and when the system refuses descriptors or threads.
     pub fn build(self) -> Result<Orb, OrbError> {
         check(&self.required)?;
         let publish = self.publish.iter().map(|address| parse(address)).collect::<Result<Vec<_>, _>>()?;
+        let asked = self.rt.client.check().map_err(OrbError::Client)?;
         let config = Config {
+            asked,
             limits: self.limits,
             call_policies: self.call_policies,
             connections_per_server: self.connections_per_server,
@@ -274,6 +294,11 @@ impl OrbBuilder {
             lanes.push(lane);
         }
         core.start(lanes)?;
+        for (reference, priorities, each) in self.established {
+            if let Some(object) = orb.string_to_object(&reference).map_err(OrbError::Client)? {
+                object.establish(&priorities, each).map_err(OrbError::Client)?;
+            }
+        }
         Ok(orb)
     }
 }

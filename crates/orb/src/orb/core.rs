@@ -55,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) native_char_set: CharSet,
     pub(crate) fragment_size: Option<usize>,
     pub(crate) rt: RtConfig,
+    /// What references ask for that say nothing themselves.
+    pub(crate) asked: Asked,
 }
 
 /// Servers known at a time before those are forgotten that no reference leads to.
@@ -315,6 +317,11 @@ impl Core {
         let ior = crate::address::reference(type_id, endpoints, self.config.version, self.config.native_char_set, key)
             .unwrap_or(Ior::NIL);
         ObjectRef::new(Arc::clone(self), ior)
+    }
+
+    /// What references ask for that say nothing themselves.
+    pub(crate) fn asked(&self) -> &Asked {
+        &self.config.asked
     }
 
     /// The profiles of `ior` that a transport serves, bound to their connections; true if ClientProtocol policies leave some out.

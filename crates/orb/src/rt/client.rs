@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use corelane_net::Endpoint;
 use corelane_sched::selection::{self, Unreachable};
-use corelane_sched::{Priority, PriorityBands, PriorityModel};
+use corelane_sched::{Priority, PriorityBands, PriorityModel, PriorityTransform};
 
 use super::policies::{Protocol, Sockets};
 use crate::client::bands::{Band, Bands};
@@ -41,6 +41,18 @@ pub(crate) struct Asked {
     pub(crate) bands: Vec<(i16, i16)>,
     pub(crate) private: bool,
     pub(crate) protocols: Vec<Protocol>,
+}
+
+impl Asked {
+    /// Completed by what the ORB asks for.
+    pub(crate) fn or(self, wider: &Asked) -> Self {
+        let or = |own: Vec<_>, wider: &Vec<_>| if own.is_empty() { wider.clone() } else { own };
+        Asked {
+            bands: if self.bands.is_empty() { wider.bands.clone() } else { self.bands },
+            private: self.private || wider.private,
+            protocols: or(self.protocols, &wider.protocols),
+        }
+    }
 }
 
 impl RtClientPolicies {
@@ -113,11 +125,28 @@ impl Lanes {
     ///
     /// # Errors
     /// INV_POLICY for a priority in no band, for bands without a model, and for bands that both sides set; TRANSIENT 2 where no
-    /// endpoint serves the priority.
+    /// endpoint serves the priority; DATA_CONVERSION 2 where the ORB's transform refuses it.
     #[inline(never)]
     pub(crate) fn choose(&self, core: &Core) -> Result<Chosen<'_>, SystemException> {
-        let propagated = self.model == Some(PriorityModel::ClientPropagated);
-        let own = if propagated { super::of_caller(core) } else { self.server_priority };
+        let own = if self.is_propagated() { outbound(core, super::of_caller(core))? } else { None };
+        self.choose_for(own, Band::of_thread())
+    }
+
+    /// For calls at `priority`, of a thread that runs at it.
+    ///
+    /// # Errors
+    /// Those of [`choose`](Self::choose).
+    pub(crate) fn choose_at(&self, core: &Core, priority: Priority) -> Result<Chosen<'_>, SystemException> {
+        self.choose_for(Some(priority), Band::of_priority(core, priority)?)
+    }
+
+    fn is_propagated(&self) -> bool {
+        self.model == Some(PriorityModel::ClientPropagated)
+    }
+
+    fn choose_for(&self, clients: Option<Priority>, thread: Band) -> Result<Chosen<'_>, SystemException> {
+        let propagated = self.is_propagated();
+        let own = if propagated { clients } else { self.server_priority };
         let bands = self.bands.as_ref().map_err(|conflict| refused(*conflict))?;
         if bands.is_some() && self.model.is_none() {
             return Err(refused(Unreachable::BandsWithoutModel));
@@ -125,7 +154,7 @@ impl Lanes {
         let Some(priority) = own else {
             // A thread without a priority: the server decides.
             let (_, server) = self.endpoints.first().ok_or_else(|| refused(Unreachable::NoEndpoint))?;
-            return Ok(Chosen { pool: server.pool(Band::of_thread()), priority: None });
+            return Ok(Chosen { pool: server.pool(thread), priority: None });
         };
         let band = selection::band(self.model, bands.as_ref(), priority).map_err(refused)?;
         let equal = self.endpoints.iter().all(|(endpoint, _)| *endpoint == -1);
@@ -135,9 +164,26 @@ impl Lanes {
             .iter()
             .find(|(endpoint, _)| serves(*endpoint))
             .ok_or_else(|| refused(Unreachable::NoEndpoint))?;
-        let shared = band.map_or_else(Band::of_thread, Band::of_range);
+        let shared = band.map_or(thread, Band::of_range);
         Ok(Chosen { pool: server.pool(shared), priority: propagated.then(|| priority.get()) })
     }
+}
+
+/// The priority of a nested call: what the ORB's transform makes of it, told of the object whose servant calls.
+fn outbound(core: &Core, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
+    match (&core.config().rt.transform, priority) {
+        (Some(transform), Some(priority)) => transformed(&**transform, priority),
+        (_, priority) => Ok(priority),
+    }
+}
+
+#[cold]
+fn transformed(transform: &dyn PriorityTransform, priority: Priority) -> Result<Option<Priority>, SystemException> {
+    let Some(object) = crate::current::current().map(|current| current.object_id) else {
+        // Not from an upcall: nothing came in that would have been changed.
+        return Ok(Some(priority));
+    };
+    transform.outbound(priority, object.as_octets()).map(Some).ok_or_else(super::config::unmappable)
 }
 
 #[cold]

@@ -7,6 +7,7 @@ use corelane_sched::admission::Bound;
 use corelane_sched::{Linear, NativeRange, NetworkPriorityMapping, Priority, PriorityMapping, PriorityTransform};
 use corelane_sys::thread::Scheduling;
 
+use super::RtClientPolicies;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::server::config::PoolConfig;
 
@@ -63,6 +64,8 @@ pub struct RtConfig {
     pub late: Late,
     /// What becomes of the results of operations that took longer than they declare.
     pub overrun: Overrun,
+    /// Policies of references that say nothing themselves. With bands, calls on objects without a priority model are INV_POLICY.
+    pub client: RtClientPolicies,
 }
 
 impl Default for RtConfig {
@@ -74,6 +77,7 @@ impl Default for RtConfig {
             scheduling: SchedulingClass::Fifo,
             late: Late::Run,
             overrun: Overrun::Run,
+            client: RtClientPolicies::default(),
         }
     }
 }

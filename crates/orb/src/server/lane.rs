@@ -14,6 +14,7 @@ use corelane_sys::counters;
 use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::notice::Notice;
 use corelane_sys::slots::{Guard, Retired, SlotTable};
 use corelane_sys::thread::{Builder, JoinHandle};
 use corelane_sys::turn::TurnGuard;
@@ -73,7 +74,7 @@ pub(crate) struct Lane {
     connections: SlotTable<Arc<Connection>>,
     pub(super) ready: ReadyList,
     /// A thread has been woken for the ready list and has not looked yet: waking another would only cost.
-    waking: AtomicBool,
+    waking: Notice,
     /// Half-sync/half-async only.
     pub(crate) queue: Option<Queue>,
     lingering: Lingering,
@@ -144,7 +145,7 @@ impl Lane {
                 listeners: Mutex::new("listeners", Scope::Lane, listeners),
                 protocols: Mutex::new("protocols of a lane", Scope::Lane, Vec::new()),
                 ready: ReadyList::new(),
-                waking: AtomicBool::new(false),
+                waking: Notice::new(),
                 queue,
                 lingering: Lingering::new(),
                 budget,
@@ -263,11 +264,8 @@ impl Lane {
     #[inline]
     pub(super) fn handle(&self, core: &Arc<Core>, worker: &mut Worker, event: Event) {
         match event.token() {
-            // The descriptor is edge-triggered: what it counts is never read. Sequentially consistent, as in `push`: whoever found
-            // the flag still set has listed its work before this thread looks.
-            WAKE => {
-                self.waking.swap(false, Ordering::SeqCst);
-            }
+            // The descriptor is edge-triggered: what it counts is never read.
+            WAKE => self.waking.take(),
             token if token & LISTENER != 0 => {
                 self.accept(core, token);
             }
@@ -362,7 +360,7 @@ impl Lane {
 
     /// Wakes an idle thread for the ready list, unless one is on its way.
     pub(super) fn wake_one(&self) {
-        if !self.waking.swap(true, Ordering::SeqCst) {
+        if self.waking.give() {
             counters::count_handoff();
             self.wake.notify();
         }

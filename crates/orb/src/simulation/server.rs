@@ -60,6 +60,7 @@ impl Ledger {
 /// An ORB of the simulation.
 pub(super) fn core(network: &Network, publish: Vec<Endpoint>, version: Version, fragment_size: Option<usize>) -> Core {
     let config = Config {
+        asked: crate::rt::client::Asked::default(),
         limits: Limits { outstanding_requests: 6, ..Limits::DEFAULT },
         call_policies: CallPolicies::NONE,
         connections_per_server: 2,
