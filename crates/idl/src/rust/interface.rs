@@ -612,9 +612,14 @@ impl Generator<'_> {
         let names: Vec<String> = match outputs.len() {
             0 => Vec::new(),
             1 => vec!["result".to_owned()],
+            // The result comes first where there is one; an `out` parameter may have its name.
             _ => outputs
                 .iter()
-                .map(|(_, name)| if name == "result" { name.clone() } else { free(name.clone(), &mut taken) })
+                .enumerate()
+                .map(|(at, (_, name))| match at {
+                    0 if call.result.is_some() => name.clone(),
+                    _ => free(name.clone(), &mut taken),
+                })
                 .collect(),
         };
         let pattern = match names.as_slice() {

@@ -1,0 +1,297 @@
+// Made by the IDL compiler of Corelane from names.idl. Changes here are lost.
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+pub mod names {
+    use corelane::mapping::{
+        Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
+    };
+    use corelane::{ObjectRef, Reference, Servant, SystemException};
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct Refused;
+
+    impl Cdr for Refused {
+        const MIN_SIZE: usize = 0;
+
+        fn encode(&self, _: &mut Encoder<'_>) -> Result<(), CdrError> {
+            Ok(())
+        }
+
+        fn decode(_: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Self)
+        }
+    }
+
+    corelane::user_exception! { Refused = "IDL:Names/Refused:1.0" }
+
+    corelane::describe! { pub static REFUSED_TYPE for exception Refused = exception("IDL:Names/Refused:1.0", "Refused", &[]) }
+
+    pub type Longs = Vec<i32>;
+    corelane::describe! { pub static LONGS_TYPE = alias("IDL:Names/Longs:1.0", "Longs", &sequence(LONG, 0)) }
+
+    pub trait Locals: Send + Sync + 'static {
+        /// The result is called as an `out` parameter is.
+        fn next(&self, n: i32) -> Result<(bool, Longs, bool), locals::NextError>;
+        fn plain(&self) -> Result<(bool, Longs), SystemException>;
+        fn nothing(&self) -> Result<(i32, i32), locals::NextError>;
+        fn all(
+            &self,
+            call: i32,
+            servant: i32,
+            operation: i32,
+            d: i32,
+            e: i32,
+            len: i32,
+            list: i32,
+        ) -> Result<(i32, i32, i32, i32, i32), locals::NextError>;
+
+        /// A servant that runs these operations, to be activated.
+        fn servant(self) -> Servant
+        where
+            Self: Sized,
+        {
+            Locals::servant_of(std::sync::Arc::new(self))
+        }
+
+        /// The same for an object that others keep too.
+        fn servant_of(this: std::sync::Arc<Self>) -> Servant
+        where
+            Self: Sized,
+        {
+            Servant::new(LocalsSkeleton(this))
+        }
+    }
+
+    /// A reference to a [`Locals`].
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct LocalsRef(ObjectRef);
+
+    impl Reference for LocalsRef {
+        const REPOSITORY_ID: &'static str = "IDL:Names/Locals:1.0";
+
+        fn from_object(object: ObjectRef) -> Self {
+            Self(object)
+        }
+
+        fn as_object(&self) -> &ObjectRef {
+            &self.0
+        }
+    }
+
+    impl std::fmt::Display for LocalsRef {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(Reference::as_object(self), f)
+        }
+    }
+
+    impl LocalsRef {
+        /// The result is called as an `out` parameter is.
+        pub fn next(&self, n: i32) -> Result<(bool, Longs, bool), locals::NextError> {
+            static OPERATION: Operation = Operation::new("next");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Locals + 'static)| servant.next(n);
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke_raising(&OPERATION, &|e| {
+                e.write_i32(n);
+                Ok(())
+            })?;
+            if reply.exception().is_some() {
+                return Err(reply.into());
+            }
+            Ok(reply.read(|d| {
+                let result = d.read_bool()?;
+                let result_: Longs = Cdr::decode(d)?;
+                let more = d.read_bool()?;
+                Ok((result, result_, more))
+            })?)
+        }
+
+        pub fn plain(&self) -> Result<(bool, Longs), SystemException> {
+            static OPERATION: Operation = Operation::new("plain");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Locals + 'static)| servant.plain();
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke(&OPERATION, &|_| Ok(()))?;
+            reply.read(|d| {
+                let result = d.read_bool()?;
+                let result_: Longs = Cdr::decode(d)?;
+                Ok((result, result_))
+            })
+        }
+
+        pub fn nothing(&self) -> Result<(i32, i32), locals::NextError> {
+            static OPERATION: Operation = Operation::new("nothing");
+            let this = Reference::as_object(self);
+            let local = |servant: &(dyn Locals + 'static)| servant.nothing();
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke_raising(&OPERATION, &|_| Ok(()))?;
+            if reply.exception().is_some() {
+                return Err(reply.into());
+            }
+            Ok(reply.read(|d| {
+                let result = d.read_i32()?;
+                let outcome = d.read_i32()?;
+                Ok((result, outcome))
+            })?)
+        }
+
+        pub fn all(
+            &self,
+            call: i32,
+            servant: i32,
+            operation: i32,
+            d: i32,
+            e: i32,
+            len: i32,
+            list: i32,
+        ) -> Result<(i32, i32, i32, i32, i32), locals::NextError> {
+            static OPERATION: Operation = Operation::new("all");
+            let this = Reference::as_object(self);
+            let local = |servant_: &(dyn Locals + 'static)| {
+                servant_.all(call, servant, operation, d, e, len, list)
+            };
+            if let Some(outcome) = this.collocated(&OPERATION, local) {
+                return outcome;
+            }
+            let mut reply = this.invoke_raising(&OPERATION, &|e_| {
+                e_.write_i32(call);
+                e_.write_i32(servant);
+                e_.write_i32(operation);
+                e_.write_i32(d);
+                e_.write_i32(e);
+                e_.write_i32(len);
+                e_.write_i32(list);
+                Ok(())
+            })?;
+            if reply.exception().is_some() {
+                return Err(reply.into());
+            }
+            Ok(reply.read(|d| {
+                let result = d.read_i32()?;
+                let len_ = d.read_i32()?;
+                let list_ = d.read_i32()?;
+                let error = d.read_i32()?;
+                let outcome = d.read_i32()?;
+                Ok((result, len_, list_, error, outcome))
+            })?)
+        }
+    }
+
+    #[doc(hidden)]
+    pub struct LocalsSkeleton(std::sync::Arc<dyn Locals>);
+
+    impl LocalsSkeleton {
+        #[doc(hidden)]
+        pub fn call(
+            servant: &dyn Locals,
+            operation: usize,
+            call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            match operation {
+                0 => {
+                    let (result, result_) = servant.plain()?;
+                    let e = call.reply();
+                    e.write_bool(result);
+                    e.write_len(result_.len())?;
+                    e.write_slice_owned(result_);
+                    Ok(())
+                }
+                1 => {
+                    let outcome = servant.nothing();
+                    let (result_, outcome) = match outcome {
+                        Ok(outcome) => outcome,
+                        Err(error) => return error.raise(call),
+                    };
+                    let e = call.reply();
+                    e.write_i32(result_);
+                    e.write_i32(outcome);
+                    Ok(())
+                }
+                2 => {
+                    let d = call.arguments();
+                    let n = d.read_i32()?;
+                    let outcome = servant.next(n);
+                    let (result, result_, more) = match outcome {
+                        Ok(outcome) => outcome,
+                        Err(error) => return error.raise(call),
+                    };
+                    let e = call.reply();
+                    e.write_bool(result);
+                    e.write_len(result_.len())?;
+                    e.write_slice_owned(result_);
+                    e.write_bool(more);
+                    Ok(())
+                }
+                3 => {
+                    let d = call.arguments();
+                    let call_ = d.read_i32()?;
+                    let servant_ = d.read_i32()?;
+                    let operation_ = d.read_i32()?;
+                    let d_ = d.read_i32()?;
+                    let e_ = d.read_i32()?;
+                    let len_ = d.read_i32()?;
+                    let list_ = d.read_i32()?;
+                    let outcome = servant.all(call_, servant_, operation_, d_, e_, len_, list_);
+                    let (result, len__, list__, error_, outcome) = match outcome {
+                        Ok(outcome) => outcome,
+                        Err(error) => return error.raise(call),
+                    };
+                    let e = call.reply();
+                    e.write_i32(result);
+                    e.write_i32(len__);
+                    e.write_i32(list__);
+                    e.write_i32(error_);
+                    e.write_i32(outcome);
+                    Ok(())
+                }
+                _ => Err(SystemException::bad_operation()),
+            }
+        }
+    }
+
+    impl Skeleton for LocalsSkeleton {
+        fn repository_ids(&self) -> &'static [&'static str] {
+            &["IDL:Names/Locals:1.0"]
+        }
+
+        fn dispatch(
+            &self,
+            operation: &[u8],
+            call: &mut ServerCall<'_>,
+        ) -> Result<(), SystemException> {
+            const NAMES: &[&str] = &["plain", "nothing", "next", "all"];
+            const DISPLACEMENTS: &[u16] = &[0];
+            static OPERATIONS: OperationTable = OperationTable::new(0, DISPLACEMENTS, NAMES);
+            match OPERATIONS.find(operation) {
+                Some(operation) => Self::call(&*self.0, operation, call),
+                None => Err(SystemException::bad_operation()),
+            }
+        }
+
+        fn cast(&self, slot: &mut dyn std::any::Any) {
+            if let Some(slot) = slot.downcast_mut() {
+                let servant: std::sync::Arc<dyn Locals> = self.0.clone();
+                *slot = Some(servant);
+            }
+        }
+    }
+
+    corelane::describe! { pub static LOCALS_TYPE for reference LocalsRef = interface("IDL:Names/Locals:1.0", "Locals") }
+
+    /// What belongs to `Locals`.
+    pub mod locals {
+        corelane::raises! {
+            /// What the operation may raise.
+            pub enum NextError {
+                Refused(super::Refused),
+            }
+        }
+    }
+}
