@@ -5,7 +5,8 @@ use corelane_wire::codeset::{CharSet, CodeSets, WideOrder, WideSet};
 use corelane_wire::giop::Version;
 
 use values::{
-    Choice, Colour, Empty, Failed, Huge, Letter, Maybe, Number, Plain, Points, Shape, Tiny, Tree, Variable, Wide,
+    Choice, Colour, Empty, Exact, Failed, Huge, Letter, Maybe, Nested, Number, Plain, Points, Shape, Tiny, Tree,
+    Variable, Wide,
 };
 
 corelane::include_idl!("values");
@@ -18,7 +19,7 @@ corelane::include_idl!("values");
 pub fn generated(input: &[u8]) {
     let [choice, settings, octets @ ..] = input else { return };
     let reader = Settings::of(*settings);
-    let check = match choice % 16 {
+    let check = match choice % 18 {
         0 => check::<Plain>,
         1 => check::<Variable>,
         2 => check::<Wide>,
@@ -34,6 +35,8 @@ pub fn generated(input: &[u8]) {
         12 => check::<Failed>,
         13 => check::<Colour>,
         14 => check::<Vec<Plain>>,
+        15 => check::<Vec<Exact>>,
+        16 => check::<Vec<Nested>>,
         _ => check::<Vec<Points>>,
     };
     check(octets, reader);

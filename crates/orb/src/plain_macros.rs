@@ -60,10 +60,6 @@ macro_rules! plain {
 #[macro_export]
 macro_rules! enumeration {
     ($name:ident { $($member:ident),+ $(,)? }) => {
-        impl $name {
-            const MEMBERS: &'static [Self] = &[$(Self::$member),+];
-        }
-
         impl $crate::Cdr for $name {
             const MIN_SIZE: usize = 4;
 
@@ -75,8 +71,9 @@ macro_rules! enumeration {
 
             #[inline]
             fn decode(d: &mut $crate::mapping::Decoder<'_>) -> ::std::result::Result<Self, $crate::CdrError> {
+                const MEMBERS: &[$name] = &[$($name::$member),+];
                 let position = d.read_u32()?;
-                Self::MEMBERS.get(position as usize).copied().ok_or($crate::CdrError::EnumRange)
+                MEMBERS.get(position as usize).copied().ok_or($crate::CdrError::EnumRange)
             }
 
             $crate::plain! { sequences }
@@ -92,14 +89,12 @@ macro_rules! enumeration {
 
             #[inline]
             fn take(from: &mut $crate::mapping::View<'_>) -> Self {
+                const MEMBERS: &[$name] = &[$($name::$member),+];
                 let position: u32 = $crate::mapping::Plain::take(from);
-                match Self::MEMBERS.get(position as usize) {
-                    ::std::option::Option::Some(member) => *member,
-                    ::std::option::Option::None => {
-                        from.out_of_range();
-                        Self::MEMBERS[0]
-                    }
-                }
+                MEMBERS.get(position as usize).copied().unwrap_or_else(|| {
+                    from.out_of_range();
+                    MEMBERS[0]
+                })
             }
         }
     };

@@ -18,6 +18,10 @@ pub struct Limits {
     /// Elements of one sequence. The count is also compared with the octets that are left, so this only narrows what
     /// a message of the full size may hold. 64 Mi.
     pub sequence_length: u32,
+    /// Octets that the elements of all sequences of one message take in memory, numbers and such apart, which take as many as in the
+    /// message. Stops a message of a megabyte whose elements, unions with a large member for instance, have one octet each there
+    /// and kilobytes here. 512 MiB.
+    pub sequence_memory: usize,
     /// Depth of values inside values of their own type (recursive structs and unions, TypeCodes, any in any). Stops
     /// a message of some kilobytes from exhausting the thread's stack. 128.
     pub nesting: u32,
@@ -57,6 +61,7 @@ impl Limits {
         message_size: 64 << 20,
         string_length: 16 << 20,
         sequence_length: 64 << 20,
+        sequence_memory: 512 << 20,
         nesting: 128,
         values: 1 << 18,
         repository_ids: 32,

@@ -117,6 +117,34 @@ fn a_count_that_fits_does_not_size_a_vector_of_large_elements() {
 }
 
 #[test]
+fn elements_of_one_octet_do_not_become_gigabytes() {
+    #[derive(Clone, Copy, Debug)]
+    struct Large(#[expect(dead_code, reason = "gives the type its size")] [u8; 4096]);
+    impl Cdr for Large {
+        const MIN_SIZE: usize = 1;
+        fn encode(&self, _: &mut corelane_wire::Encoder<'_>) -> Result<(), CdrError> {
+            Ok(())
+        }
+        fn decode(d: &mut Decoder<'_>) -> Result<Large, CdrError> {
+            d.read_u8().map(|first| Large([first; 4096]))
+        }
+    }
+    // A thousand sequences, each small enough: what counts is all of them.
+    let one = [&[0, 0, 0, 100][..], &[0; 100]].concat();
+    let mut octets = vec![0, 0, 0, 200];
+    (0..200).for_each(|_| octets.extend(&one));
+    let limits = Limits { sequence_memory: 100 * 100 * 4096, ..Limits::default() };
+    let scratch = Scratch::new();
+    let decoder = |octets| Decoder::new(octets, Endian::Big).with_limits(&limits).with_scratch(&scratch);
+    assert_eq!(Vec::<Vec<Large>>::decode(&mut decoder(&octets)).unwrap_err(), CdrError::OverLimit);
+    octets[3] = 99;
+    assert_eq!(Vec::<Vec<Large>>::decode(&mut decoder(&octets)).unwrap().len(), 99);
+    let many = vec![0; 20_000];
+    assert_eq!(decoder(&many).read_slice_with(20_000, Large::decode).unwrap_err(), CdrError::OverLimit);
+    assert!(scratch.allocated() < 1 << 20);
+}
+
+#[test]
 fn encapsulations_in_encapsulations_end_at_the_limit() {
     fn deep(d: &mut Decoder<'_>) -> Result<(), CdrError> {
         d.nested(|d| {

@@ -15,6 +15,7 @@ pub(crate) fn raise(wanted: Option<u8>) -> String {
         Ok(Scheduling::Fifo(priority)) => format!("FIFO {priority}"),
         Ok(Scheduling::RoundRobin(priority)) => format!("RR {priority}"),
         Ok(Scheduling::Other) => "OTHER".into(),
+        Ok(Scheduling::Idle) => "IDLE".into(),
         Err(error) => error.to_string(),
     }
 }

@@ -27,6 +27,8 @@ pub struct Decoder<'m> {
     chunks: Chunks<'m>,
     /// What follows behind `bytes`, if a GIOP 1.1 message was put together from fragments.
     more: More<'m>,
+    /// What the elements of sequences take in memory so far.
+    memory: usize,
     depth: u32,
     endian: Endian,
     foreign: bool,
@@ -59,6 +61,7 @@ impl<'m> Decoder<'m> {
             values: None,
             chunks: Chunks::NONE,
             more: More { octets: &[], breaks: &[] },
+            memory: 0,
             depth: 0,
             endian,
             foreign: endian.is_foreign(),
@@ -677,6 +680,16 @@ impl<'m> Decoder<'m> {
         Ok(numbers)
     }
 
+    /// Counts `len` elements of a sequence, before there is memory for them.
+    ///
+    /// # Errors
+    /// [`CdrError::OverLimit`].
+    #[doc(hidden)]
+    pub fn count_memory<T>(&mut self, len: usize) -> Result<(), CdrError> {
+        self.memory = self.memory.saturating_add(len.saturating_mul(size_of::<T>()));
+        if self.memory > self.limits.sequence_memory { Err(CdrError::OverLimit) } else { Ok(()) }
+    }
+
     /// Reads `len` elements of fixed size into the arena; `len` comes from [`read_len`](Decoder::read_len).
     ///
     /// # Errors
@@ -689,6 +702,7 @@ impl<'m> Decoder<'m> {
         if len == 0 {
             return Ok(&[]);
         }
+        self.count_memory::<T>(len)?;
         let bump = self.scratch.ok_or(CdrError::NoScratch)?.bump();
         bump.alloc_slice_try_fill_with(len, |_| element(self)).map(|elements| &*elements)
     }

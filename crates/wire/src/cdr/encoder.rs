@@ -545,7 +545,7 @@ impl<'a> Encoder<'a> {
     /// Ends a message that began at the alignment origin: takes the padding of an empty body back, and writes the size.
     #[inline]
     pub(crate) fn finish_message(&mut self, header: usize, size_at: usize) -> Result<(), CdrError> {
-        if self.buffer.len() == self.body.1 && self.body.0 < self.body.1 {
+        if self.buffer.len() == self.body.1 && self.body.0 < self.body.1 && self.used == 0 {
             self.buffer.truncate(self.body.0);
         }
         self.body = (0, 0);

@@ -159,7 +159,10 @@ impl Plain for bool {
 }
 
 impl<T: Plain, const N: usize> Plain for [T; N] {
-    const EXTENT: Extent = T::EXTENT.times(N);
+    const EXTENT: Extent = {
+        assert!(N > 0, "IDL has no empty arrays, and elements without octets have no place");
+        T::EXTENT.times(N)
+    };
 
     #[inline]
     fn put(&self, to: &mut Window<'_>) {

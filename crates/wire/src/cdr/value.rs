@@ -32,6 +32,7 @@ pub trait Cdr: Sized {
     /// Reads that many elements, of which the count was checked; numbers do it in bulk.
     #[doc(hidden)]
     fn decode_many(len: usize, d: &mut Decoder<'_>) -> Result<Vec<Self>, CdrError> {
+        d.count_memory::<Self>(len)?;
         d.nested(|d| {
             // Elements may be far larger in memory than on the wire: the vector grows as they come.
             let mut values = Vec::with_capacity(len.min(1024));
