@@ -14,7 +14,7 @@ fn exact(n: u8) -> Exact {
 }
 
 fn nested(n: u8) -> Nested {
-    Nested { self_: n, pair: [exact(n), exact(n + 1)], type_: u16::from(n) * 257, octets: -i64::from(n) }
+    Nested { self_: n, pair: [exact(n), exact(n + 1)], r#type: u16::from(n) * 257, octets: -i64::from(n) }
 }
 
 fn encoder(endian: Endian, start: u8) -> Encoder<'static> {

@@ -20,6 +20,7 @@ static LIMITS: Limits = Limits {
     message_size: 4096,
     string_length: 512,
     sequence_length: 8192,
+    sequence_memory: 1 << 20,
     nesting: 8,
     values: 64,
     repository_ids: 4,

@@ -137,8 +137,8 @@ fn elements_of_one_octet_do_not_become_gigabytes() {
     let scratch = Scratch::new();
     let decoder = |octets| Decoder::new(octets, Endian::Big).with_limits(&limits).with_scratch(&scratch);
     assert_eq!(Vec::<Vec<Large>>::decode(&mut decoder(&octets)).unwrap_err(), CdrError::OverLimit);
-    octets[3] = 99;
-    assert_eq!(Vec::<Vec<Large>>::decode(&mut decoder(&octets)).unwrap().len(), 99);
+    let fewer = [&[0, 0, 0, 99][..], &octets[4..]].concat();
+    assert_eq!(Vec::<Vec<Large>>::decode(&mut decoder(&fewer)).unwrap().len(), 99);
     let many = vec![0; 20_000];
     assert_eq!(decoder(&many).read_slice_with(20_000, Large::decode).unwrap_err(), CdrError::OverLimit);
     assert!(scratch.allocated() < 1 << 20);
