@@ -314,7 +314,7 @@ impl RawClient {
         let port =
             object.ior().profiles.iter().find_map(|profile| match profile.parse().ok()?.endpoints().first()? {
                 corelane_wire::ior::Endpoint::Inet { port, .. } => Some(*port),
-                corelane_wire::ior::Endpoint::Unix { .. } => None,
+                corelane_wire::ior::Endpoint::Unix { .. } | corelane_wire::ior::Endpoint::SharedMemory { .. } => None,
             });
         Self::connect(object, port.expect("a port"))
     }

@@ -2,10 +2,10 @@
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId};
-use corelane::{Dispatch, Orb, Reference};
+use corelane::{Dispatch, Orb, PoolConfig, Reference};
 use corelane_sys::counters;
 use corelane_tests::real_time::fifo_orb;
-use corelane_tests::{Counts, Probe, ProbeRef, Server, Small, TestProbe, client, serve};
+use corelane_tests::{Counts, Probe, ProbeRef, Server, Small, TestProbe, client, serve, serve_with};
 use std::time::Duration;
 
 const CALLS: u64 = 500;
@@ -75,6 +75,36 @@ fn leader_followers_costs_three_system_calls() {
 #[test]
 fn thread_per_connection_costs_two_system_calls() {
     every_plain_argument(&serve(Dispatch::ThreadPerConnection { most: 16 }), 2);
+}
+
+/// The carriers of one machine: over shared memory waiting on the ring's word and waking the other side are futex calls, which are counted
+/// apart; the bell of a lane is a system call.
+#[test]
+fn other_carriers_cost_no_more() {
+    let path = |name| std::env::temp_dir().join(format!("corelane-budget-{}-{name}", std::process::id()));
+    let unix = format!("unix:{}", path("unix").display());
+    let shared = format!("shm:{}", path("shm").display());
+    let serve = |dispatch, address: &str| {
+        serve_with(Orb::builder().pool(PoolConfig { dispatch, ..PoolConfig::default() }).listen(address))
+    };
+    every_plain_argument(&serve(Dispatch::LeaderFollowers { threads: 1 }, &unix), 3);
+    every_plain_argument(&serve(Dispatch::ThreadPerConnection { most: 16 }, &unix), 2);
+    for (dispatch, most) in
+        [(Dispatch::LeaderFollowers { threads: 1 }, [2, 3]), (Dispatch::ThreadPerConnection { most: 16 }, [2, 2])]
+    {
+        let server = serve(dispatch, &shared);
+        let (_orb, probe) = client(&server.ior);
+        let before = counters::snapshot();
+        let cost = measure(&probe, |probe| assert_eq!(probe.cube_octet(3).unwrap(), 27));
+        let futex = (counters::snapshot() - before).futex;
+        // `measure` makes 200 calls to warm up, 4 questions, and `CALLS`.
+        let futex = futex * 1000 / (CALLS + 202);
+        assert_eq!(cost.client[1..], [0, 0, 0], "{dispatch:?}: allocations, ORB locks, hand-offs");
+        assert_eq!(cost.server[1..], [0, 0, 0], "{dispatch:?}: the same of the server");
+        // A side that is late finds what it waits for, and makes fewer.
+        assert!(cost.client[0] + futex <= most[0] * 1000 + 50, "{dispatch:?}: {:?} + {futex}", cost.client);
+        assert!(cost.server[0] <= most[1] * 1000, "{dispatch:?}: {:?}", cost.server);
+    }
 }
 
 #[test]

@@ -114,3 +114,46 @@ fn streams_without_a_descriptor_are_served_in_every_architecture() {
         assert_eq!(late.kind(), SystemExceptionKind::Timeout, "{dispatch:?}");
     }
 }
+
+/// A path for one test's shared memory.
+fn shared(name: &str) -> String {
+    format!("shm:{}", std::env::temp_dir().join(format!("corelane-shm-{}-{name}", std::process::id())).display())
+}
+
+/// Over shared memory alone: calls of every role, large replies to a client that reads late, nested callbacks, deadlines, the end.
+#[test]
+fn shared_memory_serves_in_every_architecture() {
+    for dispatch in EVERY_DISPATCH {
+        let pool = || PoolConfig { dispatch, ..PoolConfig::default() };
+        let server = serve_with(Orb::builder().pool(pool()).listen(shared("server")));
+        check(&server);
+        let own = serve_with(Orb::builder().pool(pool()).listen(shared("client")));
+        let probe = ProbeRef::from_object(own.orb.string_to_object(&server.ior).unwrap().unwrap());
+        let data: Vec<u8> = (0..3_000_000u32).map(|index| index.to_le_bytes()[1]).collect();
+        assert_eq!(&*probe.mirror(&data).unwrap(), &data[..], "{dispatch:?}");
+        assert_eq!(probe.call_back(Some(&own.probe), 3).unwrap(), 3, "{dispatch:?}");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..200).for_each(|_| assert_eq!(probe.cube_octet(2).unwrap(), 8)));
+            }
+        });
+        let late = probe.with_timeout(Duration::from_millis(5)).slow(100).unwrap_err();
+        assert_eq!(late.kind(), SystemExceptionKind::Timeout, "{dispatch:?}");
+        assert_eq!(probe.cube_octet(2).unwrap(), 8, "{dispatch:?}");
+    }
+}
+
+/// The first way of a reference that is there is taken, and the next one when nobody is at the first.
+#[test]
+fn shared_memory_is_preferred_and_done_without() {
+    let both = serve_with(Orb::builder().listen("tcp:127.0.0.1:0").listen(shared("preferred")));
+    let Endpoint::Tcp { port, .. } = both.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let before = tcp_connections_to(port);
+    check(&both);
+    assert_eq!(tcp_connections_to(port), before);
+    // The socket's file goes: the reference still names it.
+    std::fs::remove_file(shared("preferred").strip_prefix("shm:").unwrap()).unwrap();
+    let (_orb, probe) = client(&both.ior);
+    assert_eq!(probe.cube_octet(3).unwrap(), 27);
+    assert!(tcp_connections_to(port) > before);
+}

@@ -151,6 +151,7 @@ fn profile_body(text: &mut String, tagged: &TaggedProfile) {
     let address = match profile.address {
         Address::Inet { host, port } => format!("{}:{port}", host_text(host)),
         Address::Unix { host, path } => format!("{} on {}", printable(path), printable(host)),
+        Address::SharedMemory { host, path } => format!("{} on {}", printable(path), printable(host)),
         Address::Uiop { path } => printable(path),
     };
     let _ = writeln!(text, "  address   {address}");
@@ -203,8 +204,8 @@ fn component(text: &mut String, profile: &Profile<'_>, tag: u32, data: &[u8]) {
 }
 
 fn known(tag: u32) -> bool {
-    use profile_tag::{IIOP, TAO_DIOP, TAO_SHMIOP, TAO_UIOP, UNIX};
-    [IIOP, UNIX, TAO_UIOP, TAO_SHMIOP, TAO_DIOP].contains(&tag)
+    use profile_tag::{IIOP, SHARED_MEMORY, TAO_DIOP, TAO_SHMIOP, TAO_UIOP, UNIX};
+    [IIOP, UNIX, SHARED_MEMORY, TAO_UIOP, TAO_SHMIOP, TAO_DIOP].contains(&tag)
 }
 
 fn profile_name(tag: u32) -> String {
@@ -212,6 +213,7 @@ fn profile_name(tag: u32) -> String {
         profile_tag::IIOP => "IIOP".to_owned(),
         profile_tag::MULTIPLE_COMPONENTS => "multiple components".to_owned(),
         profile_tag::UNIX => "Corelane, Unix socket".to_owned(),
+        profile_tag::SHARED_MEMORY => "Corelane, shared memory".to_owned(),
         profile_tag::TAO_UIOP => "TAO, Unix socket".to_owned(),
         profile_tag::TAO_SHMIOP => "TAO, shared memory".to_owned(),
         profile_tag::TAO_DIOP => "TAO, datagrams".to_owned(),
@@ -264,6 +266,7 @@ fn endpoint_text(endpoint: &Endpoint) -> String {
         Endpoint::Inet { host, port } => format!("{}:{port}", host_text(host)),
         Endpoint::Unix { host: Some(host), path } => format!("unix {} on {}", printable(path), printable(host)),
         Endpoint::Unix { host: None, path } => format!("unix {}", printable(path)),
+        Endpoint::SharedMemory { host, path } => format!("shared memory {} on {}", printable(path), printable(host)),
     }
 }
 

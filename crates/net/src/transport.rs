@@ -8,7 +8,7 @@ use std::sync::Arc;
 use corelane_sys::clock::Monotonic;
 
 pub use crate::socket::{Tcp, Unix};
-use crate::{Endpoint, Properties, Stream};
+use crate::{Endpoint, Properties, SharedMemory, Stream};
 
 /// Makes connections to, and listeners at, the endpoints of one kind.
 pub trait Transport: Send + Sync + fmt::Debug {
@@ -75,7 +75,7 @@ pub struct Transports(Vec<Arc<dyn Transport>>);
 
 impl Default for Transports {
     fn default() -> Self {
-        Transports(vec![Arc::new(Tcp::new()), Arc::new(Unix)])
+        Transports(vec![Arc::new(Tcp::new()), Arc::new(Unix), Arc::new(SharedMemory::default())])
     }
 }
 

@@ -1,12 +1,14 @@
 //! Between references on the wire and endpoints of transports.
 
+use std::os::unix::fs::MetadataExt;
+
 use corelane_net::Endpoint;
 use corelane_sched::PriorityModel;
 use corelane_wire::codeset::{CodeSetInfo, negotiate};
 use corelane_wire::giop;
 use corelane_wire::ior::{
     self, Address, Corbaloc, Ior, ObjectUrl, Profile, TaggedComponent, TaggedProfile, TaoEndpoint, UrlError,
-    component_tag,
+    component_tag, profile_tag,
 };
 use corelane_wire::rt::{PriorityModelValue, parse_bands, parse_protocols, policy_type};
 use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
@@ -88,6 +90,7 @@ fn lanes(profile: &Profile<'_>) -> Vec<LaneEndpoint> {
     let lane = |found: TaoEndpoint| LaneEndpoint {
         endpoint: match found.port {
             Some(port) => Endpoint::tcp(found.address, port),
+            None if profile.tag == profile_tag::SHARED_MEMORY => Endpoint::shared_memory(found.address),
             None => Endpoint::unix(found.address),
         },
         priority: found.priority,
@@ -108,18 +111,29 @@ fn choose(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
         .ok()
 }
 
-/// A Unix socket is of use on its own host only.
+/// A Unix socket is of use on its own host only, shared memory only where the same file system is seen too.
 fn endpoint(found: ior::Endpoint) -> Option<Endpoint> {
     match found {
         ior::Endpoint::Inet { host, port } => Some(Endpoint::tcp(host, port)),
         ior::Endpoint::Unix { host: Some(host), .. } if host != host_name() => None,
         ior::Endpoint::Unix { path, .. } => Some(Endpoint::unix(path)),
+        ior::Endpoint::SharedMemory { host, path } => {
+            host_identity().is_some_and(|own| own == host).then(|| Endpoint::shared_memory(path))
+        }
     }
 }
 
 /// This machine's name; empty if it has none.
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
+}
+
+/// What this run of this machine's kernel, and the file system as this process sees it, are told from all others by: names of machines
+/// can be equal, and in another container the same path can be another server's.
+fn host_identity() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let mounts = std::fs::metadata("/proc/self/ns/mnt").ok()?;
+    Some(format!("{}/{}", boot.trim(), mounts.ino()))
 }
 
 /// An endpoint of a lane, and the priority that references give it (-1: none).
@@ -141,8 +155,13 @@ pub(crate) fn rt_reference(
 ) -> Result<Ior, CdrError> {
     let mut tcp = Vec::new();
     let mut unix = Vec::new();
+    let mut shared = Vec::new();
     for LaneEndpoint { endpoint, priority } in lanes {
         match endpoint {
+            Endpoint::SharedMemory { path } => {
+                let path = path.to_str().map(str::to_owned);
+                shared.extend(path.map(|address| TaoEndpoint { address, port: None, priority: *priority }));
+            }
             Endpoint::Tcp { host, port } => {
                 tcp.push(TaoEndpoint { address: host.clone(), port: Some(*port), priority: *priority });
             }
@@ -165,6 +184,11 @@ pub(crate) fn rt_reference(
         Ok(components)
     };
     let mut profiles = Vec::new();
+    if let (Some(first), Some(host)) = (shared.first(), host_identity()) {
+        let components = with(TaggedComponent::lane_endpoints(&shared)?)?;
+        let address = Address::SharedMemory { host: &host, path: &first.address };
+        profiles.push(TaggedProfile::of(version, address, key, &components)?);
+    }
     if let Some(first) = unix.first() {
         let (host, components) = (host_name(), with(TaggedComponent::lane_endpoints(&unix)?)?);
         let address = Address::Unix { host: &host, path: &first.address };
@@ -179,8 +203,8 @@ pub(crate) fn rt_reference(
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
 
-/// A reference to an object of this ORB: a profile for each kind of address, Unix sockets first, because they are the faster
-/// way for whoever can use them.
+/// A reference to an object of this ORB: a profile for each kind of address, shared memory and Unix sockets first, because they are the
+/// faster ways for whoever can use them.
 pub(crate) fn reference(
     type_id: &str,
     endpoints: &[Endpoint],
@@ -190,8 +214,10 @@ pub(crate) fn reference(
 ) -> Result<Ior, CdrError> {
     let mut tcp = Vec::new();
     let mut unix = Vec::new();
+    let mut shared = Vec::new();
     for endpoint in endpoints {
         match endpoint {
+            Endpoint::SharedMemory { path } => shared.extend(path.to_str()),
             Endpoint::Tcp { host, port } => tcp.push((host.as_str(), *port)),
             Endpoint::Unix { path } => unix.extend(path.to_str()),
             _ => {}
@@ -203,6 +229,11 @@ pub(crate) fn reference(
         TaggedComponent::code_sets(&CodeSetInfo::own(native))?,
     ];
     let mut profiles = Vec::new();
+    if let Some(host) = (!shared.is_empty()).then(host_identity).flatten() {
+        for path in shared {
+            profiles.push(TaggedProfile::of(version, Address::SharedMemory { host: &host, path }, key, &common)?);
+        }
+    }
     for path in &unix {
         profiles.push(TaggedProfile::of(version, Address::Unix { host: &host, path }, key, &common)?);
     }
@@ -265,6 +296,21 @@ mod tests {
         assert!(found[1].endpoints.contains(&Endpoint::tcp("::1", 4001)));
         assert!(found.iter().all(|found| found.object_key == b"key" && found.version == Version::GIOP_1_2));
         assert_eq!(found[1].code_sets, Some(CodeSets::UTF8_UTF16));
+    }
+
+    #[test]
+    fn shared_memory_comes_first_and_leads_nowhere_elsewhere() {
+        let endpoints = [Endpoint::tcp("h", 1), Endpoint::unix("/u"), Endpoint::shared_memory("/s")];
+        let mut ior = reference("IDL:T:1.0", &endpoints, Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
+        let found = profiles(&ior, Version::GIOP_1_2, CharSet::Utf8);
+        assert_eq!(found[0].endpoints, [Endpoint::shared_memory("/s")]);
+        let lanes = endpoints.map(|endpoint| LaneEndpoint { endpoint, priority: 7 });
+        let lanes = rt_reference("IDL:T:1.0", &lanes[1..], &[], Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
+        let lanes = profiles(&lanes, Version::GIOP_1_2, CharSet::Utf8);
+        assert_eq!(lanes[0].lanes[0].endpoint, Endpoint::shared_memory("/s"));
+        let elsewhere = Address::SharedMemory { host: "another boot", path: "/s" };
+        ior.profiles[0] = TaggedProfile::of(Version::GIOP_1_2, elsewhere, b"key", &[]).unwrap();
+        assert!(profiles(&ior, Version::GIOP_1_2, CharSet::Utf8)[0].endpoints.is_empty());
     }
 
     #[test]

@@ -166,7 +166,12 @@ fn each_type(d: &Decoder<'_>) {
     one::<CodeSetInfo>(d);
     let _ = SystemExceptionBody::read(&mut d.clone());
     for data in [d.rest()] {
-        for tag in [0, crate::ior::profile_tag::UNIX, crate::ior::profile_tag::TAO_UIOP] {
+        for tag in [
+            0,
+            crate::ior::profile_tag::UNIX,
+            crate::ior::profile_tag::SHARED_MEMORY,
+            crate::ior::profile_tag::TAO_UIOP,
+        ] {
             if let Ok(profile) = Profile::parse(tag, data, &LIMITS) {
                 let _ = (profile.endpoints(), profile.orb_type());
             }

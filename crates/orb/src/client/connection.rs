@@ -275,19 +275,40 @@ impl ClientConnection {
             }
             first = false;
             serving::let_others_read();
-            if serving::is_serving()
-                && let Some(fd) = self.stream.readiness()
-            {
+            if serving::is_serving() || canceller.is_some() {
                 due = due.fixed();
-                serving::until_readable(fd, due.moment(), canceller)?;
-            }
-            if let (Some(canceller), Some(fd)) = (canceller, self.stream.readiness()) {
-                due = due.fixed();
-                canceller.wait_beside(fd, due.moment())?;
+                self.wait_otherwise(due.moment(), canceller)?;
             }
             let wait = self.wait(due)?;
             self.fill(wanted, wait)?;
         }
+    }
+
+    /// Waits for octets until `moment`, while the thread serves its lane, if it does, and `canceller` has not been used.
+    #[cold]
+    fn wait_otherwise(&self, moment: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<(), Broken> {
+        let Some(fd) = self.stream.readiness() else { return Ok(()) };
+        let mut told = self.stream.ask_to_poll()? == Some(true);
+        while !told && serving::is_serving() {
+            let waited = serving::until_readable(fd, moment, canceller)?;
+            // Where it is too deep in upcalls to serve, it waits in place.
+            told = !waited || canceller.is_some_and(Canceller::is_cancelled) || self.is_told(moment)?;
+        }
+        let Some(canceller) = canceller else { return Ok(()) };
+        loop {
+            if self.stream.ask_to_poll()? == Some(true) {
+                return Ok(());
+            }
+            canceller.wait_beside(fd, moment)?;
+            if self.is_told(moment)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether a descriptor that has become readable means that there are octets, or the time is over anyway.
+    fn is_told(&self, moment: Option<Monotonic>) -> io::Result<bool> {
+        Ok(moment.is_some_and(Monotonic::is_past) || self.stream.ask_to_poll()?.is_none_or(|there| there))
     }
 
     /// The first whole message of what has arrived; if there is none, how many octets it takes.

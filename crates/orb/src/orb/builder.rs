@@ -85,7 +85,7 @@ impl fmt::Display for OrbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OrbError::Address(text) => {
-                write!(f, "\"{text}\" is no address: write tcp:HOST:PORT, tcp:[IPV6]:PORT or unix:PATH")
+                write!(f, "\"{text}\" is no address: write tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or shm:PATH")
             }
             OrbError::Listen { endpoint, error } => write!(f, "cannot listen at {endpoint}: {error}"),
             OrbError::Guarantee { name, why } => {
@@ -132,7 +132,7 @@ impl OrbBuilder {
         self
     }
 
-    /// Listens at `tcp:HOST:PORT` (port 0: any; empty host: every address) or `unix:PATH`. Without a pool before it, a default
+    /// Listens at `tcp:HOST:PORT` (port 0: any; empty host: every address), `unix:PATH`, or `shm:PATH` (shared memory). Without a pool before it, a default
     /// pool serves it.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         if self.pools.is_empty() {
@@ -334,11 +334,14 @@ impl fmt::Debug for OrbBuilder {
     }
 }
 
-/// `tcp:HOST:PORT`, `unix:PATH`, and TAO's `iiop://HOST:PORT`.
+/// `tcp:HOST:PORT`, `unix:PATH`, `shm:PATH`, and TAO's `iiop://HOST:PORT`.
 pub(crate) fn parse(address: &str) -> Result<Endpoint, OrbError> {
     let wrong = || OrbError::Address(address.to_owned());
     if let Some(path) = address.strip_prefix("unix:") {
         return if path.is_empty() { Err(wrong()) } else { Ok(Endpoint::unix(path)) };
+    }
+    if let Some(path) = address.strip_prefix("shm:") {
+        return if path.is_empty() { Err(wrong()) } else { Ok(Endpoint::shared_memory(path)) };
     }
     let rest = address.strip_prefix("tcp:").or_else(|| address.strip_prefix("iiop://")).ok_or_else(wrong)?;
     let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
@@ -412,7 +415,8 @@ mod tests {
         assert_eq!(parse("iiop://host:2809").unwrap(), Endpoint::tcp("host", 2809));
         assert_eq!(parse("tcp::2809").unwrap(), Endpoint::tcp("", 2809));
         assert_eq!(parse("unix:/run/x").unwrap(), Endpoint::unix("/run/x"));
-        for wrong in ["", "tcp:", "tcp:h", "tcp:h:99999", "tcp:::1:5", "unix:", "ftp:h:1"] {
+        assert_eq!(parse("shm:/run/x").unwrap(), Endpoint::shared_memory("/run/x"));
+        for wrong in ["", "tcp:", "tcp:h", "tcp:h:99999", "tcp:::1:5", "unix:", "shm:", "ftp:h:1"] {
             assert!(parse(wrong).unwrap_err().to_string().contains("tcp:HOST:PORT"), "{wrong}");
         }
     }

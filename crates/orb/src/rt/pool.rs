@@ -306,13 +306,16 @@ fn open(
 fn beside(endpoint: &Endpoint, role: &Role) -> Endpoint {
     match endpoint {
         Endpoint::Tcp { host, .. } => Endpoint::tcp(host, 0),
-        Endpoint::Unix { path } => {
-            let mut path = path.clone().into_os_string();
-            path.push(format!("-{}-{}", role.pool, role.index));
-            Endpoint::unix(path)
-        }
+        Endpoint::Unix { path } => Endpoint::unix(beside_file(path, role)),
+        Endpoint::SharedMemory { path } => Endpoint::shared_memory(beside_file(path, role)),
         other => other.clone(),
     }
+}
+
+fn beside_file(path: &std::path::Path, role: &Role) -> std::ffi::OsString {
+    let mut path = path.as_os_str().to_owned();
+    path.push(format!("-{}-{}", role.pool, role.index));
+    path
 }
 
 pub(crate) fn destroy(core: &Arc<Core>, id: ThreadpoolId) -> Result<(), InvalidThreadpool> {

@@ -386,6 +386,10 @@ impl Lane {
             self.go_on_ending(place);
             return false;
         };
+        if why == Why::Reported && connection.is_congested() {
+            // Some transports tell of room as they tell of octets.
+            self.flush(core, place);
+        }
         let Some(mut turn) = connection.reading.enter() else { return false };
         if why == Why::Reported {
             turn = told(turn);

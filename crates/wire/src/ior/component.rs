@@ -201,7 +201,7 @@ impl TaoEndpoint {
         let mut endpoints = Vec::with_capacity(len);
         for _ in 0..len {
             let address = read_text(&mut d)?.to_owned();
-            let is_path = matches!(profile, profile_tag::TAO_UIOP | profile_tag::UNIX);
+            let is_path = matches!(profile, profile_tag::TAO_UIOP | profile_tag::UNIX | profile_tag::SHARED_MEMORY);
             let port = if is_path { None } else { Some(d.read_u16()?) };
             endpoints.push(TaoEndpoint { address, port, priority: d.read_i16()? });
         }

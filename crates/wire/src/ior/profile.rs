@@ -13,6 +13,8 @@ pub mod profile_tag {
     pub const MULTIPLE_COMPONENTS: u32 = 1;
     /// GIOP over a Unix socket, in this ORB's form (docs/wire-extensions.md).
     pub const UNIX: u32 = 0x434c_4e00;
+    /// GIOP over shared memory (docs/wire-extensions.md).
+    pub const SHARED_MEMORY: u32 = 0x434c_4e01;
     /// TAO's UIOP: GIOP over a Unix socket.
     pub const TAO_UIOP: u32 = 0x5441_4f00;
     /// TAO's SHMIOP: GIOP over shared memory.
@@ -56,6 +58,13 @@ pub enum Address<'p> {
         /// The socket.
         path: &'p str,
     },
+    /// Shared memory.
+    SharedMemory {
+        /// The machine that it is on, by an identity that no other has.
+        host: &'p str,
+        /// The socket at which client and server meet.
+        path: &'p str,
+    },
     /// A Unix socket, in TAO's form.
     Uiop {
         /// The socket, relative to the server's working directory if it does not begin with a slash.
@@ -80,6 +89,13 @@ pub enum Endpoint {
         /// The socket.
         path: String,
     },
+    /// Shared memory.
+    SharedMemory {
+        /// The machine that it is on, by an identity that no other has.
+        host: String,
+        /// The socket at which client and server meet.
+        path: String,
+    },
 }
 
 /// A checked view of a profile of a known form.
@@ -88,6 +104,7 @@ pub enum Endpoint {
 /// an encapsulation; IIOP 1.0 has no components
 ///   IIOP  octet major, minor | string host | unsigned short port | sequence<octet> object key | components
 ///   Unix  octet major, minor | string host | string path         | sequence<octet> object key | components
+///   shm   the same as Unix
 ///   UIOP  octet major, minor | string path                       | sequence<octet> object key | components
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +154,11 @@ impl TaggedProfile {
                 write_path(&mut e, path)?;
                 profile_tag::UNIX
             }
+            Address::SharedMemory { host, path } => {
+                e.write_latin1_str(host)?;
+                write_path(&mut e, path)?;
+                profile_tag::SHARED_MEMORY
+            }
             Address::Uiop { path } => {
                 write_path(&mut e, path)?;
                 profile_tag::TAO_UIOP
@@ -181,6 +203,7 @@ impl<'p> Profile<'p> {
                 Address::Inet { host: read_text(&mut d)?, port: d.read_u16()? }
             }
             profile_tag::UNIX => Address::Unix { host: read_text(&mut d)?, path: read_text(&mut d)? },
+            profile_tag::SHARED_MEMORY => Address::SharedMemory { host: read_text(&mut d)?, path: read_text(&mut d)? },
             profile_tag::TAO_UIOP => Address::Uiop { path: read_text(&mut d)? },
             _ => return Err(CdrError::Unsupported),
         };
@@ -197,6 +220,9 @@ impl<'p> Profile<'p> {
         let mut found = Vec::new();
         match self.address {
             Address::Unix { host, path } => found.push(Endpoint::Unix { host: Some(host.into()), path: path.into() }),
+            Address::SharedMemory { host, path } => {
+                found.push(Endpoint::SharedMemory { host: host.into(), path: path.into() });
+            }
             Address::Uiop { path } => found.push(Endpoint::Unix { host: None, path: path.into() }),
             Address::Inet { host, port } if self.tag == profile_tag::IIOP => {
                 // omniORB writes this address into profiles of servers without a TCP endpoint.

@@ -74,6 +74,12 @@ fn unix_profiles_of_both_forms() {
         let [Endpoint::Unix { host: found, .. }] = &profile.endpoints()[..] else { panic!() };
         assert_eq!(found, &host);
     }
+    let shared = Address::SharedMemory { host: "boot/4026531840", path: "/run/ü" };
+    let tagged = TaggedProfile::of(Version::GIOP_1_2, shared, b"k", &[]).unwrap();
+    let profile = tagged.parse().unwrap();
+    assert_eq!((tagged.tag, profile.address), (profile_tag::SHARED_MEMORY, shared));
+    let endpoint = Endpoint::SharedMemory { host: "boot/4026531840".into(), path: "/run/ü".into() };
+    assert_eq!(profile.endpoints(), [endpoint]);
     let bad = Address::Uiop { path: "a\0b" };
     assert_eq!(TaggedProfile::of(Version::GIOP_1_2, bad, b"k", &[]), Err(CdrError::NulInString));
 }

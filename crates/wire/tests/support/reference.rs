@@ -36,7 +36,9 @@ pub(crate) fn profile(tag: u32, data: &[u8]) -> Value {
             out["host"] = json!(host);
             out["port"] = json!(port);
         }
-        Address::Uiop { path } | Address::Unix { path, .. } => out["rendezvous_point"] = json!(path),
+        Address::Uiop { path } | Address::Unix { path, .. } | Address::SharedMemory { path, .. } => {
+            out["rendezvous_point"] = json!(path);
+        }
     }
     out
 }
