@@ -1,4 +1,4 @@
-//! The request budget of the design, counted: allocations, system calls, locks and hand-offs of a call in steady state.
+//! The request budget, counted: allocations, system calls, locks and hand-offs of a call in steady state.
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId};

@@ -1,4 +1,4 @@
-//! What happens while every thread of a lane is busy (decision 6): new threads, borrowed ones, the buffer, refusals.
+//! What happens while every thread of a lane is busy: new threads, borrowed ones, the buffer, refusals.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the running upcall is about: PortableServer::Current (CORBA 3.0.3, section 11.3.9; decision 23).
+//! What the running upcall is about: PortableServer::Current (CORBA 3.0.3, section 11.3.9).
 //!
 //! Each thread has a stack of frames, one for each upcall that is inside another. Frames are copied, never borrowed: a frame
 //! names its ORB, POA and object by numbers, so pushing one touches no reference count and allocates nothing. What does not

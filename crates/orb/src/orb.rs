@@ -1,4 +1,4 @@
-//! The ORB: what everything else hangs from, how it is made, and how it ends (decision 24).
+//! The ORB: what everything else hangs from, how it is made, and how it ends.
 
 mod builder;
 mod core;

@@ -5,7 +5,7 @@ use super::names::is_reference;
 use crate::ast::{Basic, Flavor};
 use crate::model::{DefinitionId, Kind, Type};
 
-/// Arrays from this size are boxed (decision 18 of the design).
+/// Arrays from this size are boxed.
 const BOXED_FROM: u64 = 4096;
 
 /// What is known of a structure, exception, union or enumeration.

@@ -1,4 +1,4 @@
-//! The connections to one server: a pool for each priority band, so that no connection carries two (decision 1).
+//! The connections to one server: a pool for each priority band, so that no connection carries two.
 
 use std::sync::{Arc, OnceLock};
 

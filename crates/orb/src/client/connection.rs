@@ -1,6 +1,6 @@
 //! The client's end of a connection: one request out, its reply in.
 //!
-//! The thread that calls is the thread that reads (decision 1). Replies that belong to calls given up earlier are skipped.
+//! The thread that calls is the thread that reads. Replies that belong to calls given up earlier are skipped.
 
 use std::io::{self, IoSlice};
 use std::sync::Weak;

@@ -1,4 +1,4 @@
-//! A connection that several calls use at a time: the second role of decision 1.
+//! A connection that several calls use at a time, unlike those that a call has for itself.
 //!
 //! Whoever calls writes its request while it has the sending end for itself, and waits for its entry of the request table. A
 //! thread of the ORB's (`replies.rs`) reads the replies and completes the entries, in whatever order they come.

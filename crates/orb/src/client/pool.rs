@@ -1,4 +1,4 @@
-//! Connections to one server, checked out exclusively (decision 1).
+//! Connections to one server, checked out exclusively.
 //!
 //! A call takes a connection for itself with one compare-and-swap, writes its request, reads its own reply, and gives the
 //! connection back. Two callers never share one, so nobody waits for another's reply. When all of the bound are out, a caller

@@ -1,4 +1,4 @@
-//! Watching idle connections for the end: nothing is written to a connection that the peer has already closed (decision 12).
+//! Watching idle connections for the end: nothing is written to a connection that the peer has already closed.
 //!
 //! One thread per ORB, made with the first connection, waits for hang-ups of all of them. Replies do not wake it.
 

@@ -1,4 +1,4 @@
-//! What keeps an ORB's inside alive, and what its threads may do to it (decision 24).
+//! What keeps an ORB's inside alive, and what its threads may do to it.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};

@@ -1,4 +1,4 @@
-//! From an object key to the servant: constant time, no lock (decision 7).
+//! From an object key to the servant: constant time, no lock.
 //!
 //! The short way is for objects in the map of a POA that is open: two array accesses for a system id, one search of the key
 //! index and three for any other. Everything else (managers that are not active, thread policies, default servants, servant

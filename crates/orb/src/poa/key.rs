@@ -1,4 +1,4 @@
-//! Object keys: what a reference carries to find its servant (decision 7).
+//! Object keys: what a reference carries to find its servant.
 //!
 //! ```text
 //! system id, transient     'C' 'L' 'N' 'S'  stamp u64  POA slot u32  POA generation u32  object slot u32  object generation u32

@@ -1,4 +1,4 @@
-//! How connections end (decision 12): what waits for the peer and the last message are sent, then writing ends, then the peer's
+//! How connections end: what waits for the peer and the last message are sent, then writing ends, then the peer's
 //! last octets are read, so that the kernel does not cut the connection before the peer has read the message.
 //!
 //! [`Closing`] decides, with time as an argument; it has no clock and no sockets. The connection carries its steps out, and

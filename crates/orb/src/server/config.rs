@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Which threads read, run and answer requests (the architectures of the design, chosen per pool).
+/// Which threads read, run and answer requests (chosen per pool).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
     /// One thread for all connections: smallest. A call made from a servant goes on serving while it waits.

@@ -31,7 +31,7 @@ use crate::orb::Core;
 use crate::receive::ReceiveBuffer;
 use crate::rt::station;
 
-/// Replies leave in slices of this size where one of a higher priority may be waiting for the kernel (decision 11), and whatever
+/// Replies leave in slices of this size where one of a higher priority may be waiting for the kernel, and whatever
 /// the peer does not take at once does.
 const SLICE: usize = 64 * 1024;
 

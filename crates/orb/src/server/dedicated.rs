@@ -1,5 +1,5 @@
 //! Thread per connection: the lowest latency for few peers; requests of one connection run one after the other, and a connection
-//! that carries several at once moves to the lane's shared threads (decision 4).
+//! that carries several at once moves to the lane's shared threads.
 
 use std::sync::Arc;
 

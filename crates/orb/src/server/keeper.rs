@@ -1,4 +1,4 @@
-//! What happens while every thread of a lane is busy (decision 6). The lane's keeper reads then, and only then; it never runs a
+//! What happens while every thread of a lane is busy. The lane's keeper reads then, and only then; it never runs a
 //! servant. For each request it finds a thread (a new one, else one borrowed from a lower lane), or a place in the buffer, or
 //! refuses it.
 //!

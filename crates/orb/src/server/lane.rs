@@ -198,7 +198,7 @@ impl Lane {
         self.ready.has_any()
     }
 
-    /// The loop of a thread that takes its turn at leading (decision 3).
+    /// The loop of a thread that takes its turn at leading.
     pub(crate) fn run(self: &Arc<Self>, core: &Arc<Core>) {
         let mut worker = Worker::new();
         super::serving::enter(self, core);

@@ -22,7 +22,7 @@ pub(crate) struct Queue {
     /// Messages, and their octets, that may wait.
     bound: usize,
     octets: usize,
-    /// For threads that wait for a reply and would serve meanwhile (decision 5).
+    /// For threads that wait for a reply and would serve meanwhile.
     bell: Wake,
     listening: AtomicUsize,
 }

@@ -281,7 +281,7 @@ pub(crate) fn run(core: &Core, found: Found<'_>, operation: &[u8], call: &mut Se
     }
 }
 
-/// The servant's own code, fenced in: a panic is the caller's UNKNOWN, not the server's end (decision 22).
+/// The servant's own code, fenced in: a panic is the caller's UNKNOWN, not the server's end.
 #[inline]
 fn upcall(core: &Core, target: Target<'_>, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
     let Some(_frame) = Upcall::enter(&target) else {

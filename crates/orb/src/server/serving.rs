@@ -1,4 +1,4 @@
-//! What a lane's thread does while a call made by its servant waits for the reply (decision 5): nothing, or it goes on serving
+//! What a lane's thread does while a call made by its servant waits for the reply: nothing, or it goes on serving
 //! its own lane, never another one.
 
 use std::cell::{Cell, RefCell};
