@@ -216,8 +216,13 @@ impl Pool {
     /// Connects to the first address that answers.
     fn dial(&self, core: &Core, until: Option<Monotonic>) -> Result<(Box<dyn Stream>, &Endpoint), NoConnection> {
         let mut failure = io::Error::new(io::ErrorKind::AddrNotAvailable, "the profile has no address");
-        for endpoint in &*self.endpoints {
-            match core.transports().connect_with(endpoint, &self.sockets.properties, until) {
+        for (left, endpoint) in (1..=self.endpoints.len()).rev().zip(&*self.endpoints) {
+            // One address that does not answer leaves the others their part of the time.
+            let due = until.map(|until| {
+                let now = crate::clock::now();
+                now + until.since(now) / u32::try_from(left).unwrap_or(u32::MAX)
+            });
+            match core.transports().connect_with(endpoint, &self.sockets.properties, due) {
                 Ok(stream) => {
                     self.mark(core, &*stream);
                     return Ok((stream, endpoint));

@@ -24,10 +24,14 @@ use super::connection::Connection;
 use super::lane::{Lane, Work};
 use super::request;
 use super::worker::{Message, Worker};
+use crate::clock;
 use crate::event::Event;
 use crate::orb::Core;
 use crate::rt::pool::Role;
 use crate::rt::station;
+
+/// How long the keeper leaves the core to a lower thread that is about to sit down.
+const YIELD: Duration = Duration::from_millis(1);
 
 /// What a lane with a keeper has beside the others.
 #[derive(Debug)]
@@ -265,7 +269,11 @@ impl Lane {
             match role.rules.decide(now, 0) {
                 Verdict::Spawn => return self.spawn_dynamic(core, keeper),
                 Verdict::Borrow => {
-                    self.borrow(keeper);
+                    if !self.borrow(keeper) {
+                        // A lower thread is counted as idle and has not sat down yet: it needs the core for that.
+                        poll::wait_readable(keeper.bell.as_fd(), Some(clock::now() + YIELD))?;
+                        keeper.bell.drain();
+                    }
                     return Ok(());
                 }
                 Verdict::Buffer | Verdict::Refuse => {}
@@ -361,10 +369,10 @@ impl Lane {
         Ok(())
     }
 
-    /// Claims an idle thread of a lower lane for the oldest request here, if there still is one.
-    fn borrow(self: &Arc<Self>, keeper: &Keeper) {
+    /// Claims an idle thread of a lower lane for the oldest request here, if there still is one. False if no thread could be claimed.
+    fn borrow(self: &Arc<Self>, keeper: &Keeper) -> bool {
         let mut lower = keeper.lower.get().into_iter().flatten().filter_map(Weak::upgrade);
-        let _ = lower.any(|lower| self.borrow_from(&lower));
+        lower.any(|lower| self.borrow_from(&lower))
     }
 
     fn borrow_from(self: &Arc<Self>, lower: &Lane) -> bool {
