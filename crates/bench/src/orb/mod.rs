@@ -37,7 +37,6 @@ impl Architecture {
     pub(crate) fn config(self) -> String {
         match self {
             Architecture::PerConnection => "thread per connection".to_owned(),
-            Architecture::LeaderFollowers(1) => "leader/followers, 1".to_owned(),
             Architecture::LeaderFollowers(threads) => format!("leader/followers, {threads}"),
             Architecture::HalfSync(threads) => format!("half-sync/half-async, {threads}"),
             Architecture::Reactive => "reactive".to_owned(),
