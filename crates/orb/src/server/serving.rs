@@ -170,10 +170,9 @@ impl Serving {
 
     fn serve(&self, worker: &mut Worker, awaited: &Awaited<'_>) -> io::Result<bool> {
         loop {
-            if self.lane.has_ready() {
-                self.lane.step(&self.core, worker, Some(Duration::ZERO))?;
-            }
-            let (come, work) = awaited.or(self.lane.readiness())?;
+            // What is listed may have no wake-up left that would report it, and a step may do reported work instead.
+            let (come, work) =
+                if self.lane.has_ready() { (awaited.has_come()?, true) } else { awaited.or(self.lane.readiness())? };
             if come {
                 return Ok(true);
             }
@@ -201,12 +200,15 @@ impl Serving {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use corelane_sys::eventfd::Wake;
 
     use super::*;
     use crate::Orb;
+    use crate::poa::Held;
     use crate::server::config::{Dispatch, PoolConfig};
+    use crate::server::ready::Work;
 
     #[test]
     fn cancelling_ends_the_wait_of_a_thread_that_serves_meanwhile() {
@@ -223,5 +225,33 @@ mod tests {
             helper.join().unwrap();
             leave();
         }
+    }
+
+    /// Work that nothing reports any more once its wake-up was taken: the thread that waits found one listed piece, then took the
+    /// wake-up of the rest and slept.
+    #[test]
+    fn listed_work_is_done_while_a_thread_waits() {
+        let orb = Orb::new().unwrap();
+        let config = PoolConfig { dispatch: Dispatch::Reactive, ..PoolConfig::default() };
+        let lane = Lane::new(config, Vec::new(), Duration::ZERO, None).unwrap();
+        enter(&lane, orb.core());
+        let done = Arc::new(AtomicUsize::new(0));
+        let late = Monotonic::now() + Duration::from_secs(5);
+        for count in 1..=4 {
+            let reply = Arc::new(Wake::new().unwrap());
+            done.store(0, Ordering::Relaxed);
+            for _ in 0..count {
+                let (done, reply) = (Arc::clone(&done), Arc::clone(&reply));
+                let resume = Box::new(move |_| {
+                    if done.fetch_add(1, Ordering::Relaxed) + 1 == count {
+                        reply.notify();
+                    }
+                });
+                lane.push(Work::Resume(Held { octets: 0, resume }));
+            }
+            assert!(until_readable(reply.as_fd(), Some(late), None).unwrap());
+            assert_eq!(done.load(Ordering::Relaxed), count);
+        }
+        leave();
     }
 }
