@@ -183,9 +183,10 @@ impl Writer {
         false
     }
 
-    /// Publishes a table without removed cells, at most three eighths full.
+    /// Publishes a table without removed cells, at most three fifths full: what grows doubles, and what only changes has
+    /// room for many changes before the next table.
     fn rebuild(&mut self) {
-        let length = ((self.entries + 1) * 8).div_ceil(3).next_power_of_two().max(FEWEST_CELLS);
+        let length = ((self.entries + 1) * 5).div_ceil(3).next_power_of_two().max(FEWEST_CELLS);
         let new = Table::new(length);
         let old = self.index.table.load();
         for cell in &old.cells {

@@ -7,7 +7,7 @@ use corelane_sched::Priority;
 use corelane_wire::exception::minor;
 
 use super::error::PoaError;
-use super::map::Why;
+use super::map::{Only, Why};
 use super::servant_manager::ServantManager;
 use super::{IdAssignment, IdUniqueness, ImplicitActivation, Key, ObjectId, Place, Poa, PoaCore, RequestProcessing};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -323,7 +323,7 @@ impl PoaCore {
         let implicit = self.is_implicit();
         loop {
             let unique = self.policies.id_uniqueness == IdUniqueness::Unique;
-            if unique && let Some(id) = self.only_place(servant).and_then(|place| self.id_at(place)) {
+            if unique && let Only::At(id) = self.only_id(servant) {
                 return Ok(Some(id));
             }
             if !implicit {
@@ -331,13 +331,11 @@ impl PoaCore {
             }
             match self.activate_new(servant, None) {
                 Ok(id) => return Ok(Some(id)),
-                // Another thread was faster; or the servant is on its way out, and has no id to speak of.
-                Err(PoaError::ServantAlreadyActive)
-                    if self.only_place(servant).is_none_or(|place| self.id_at(place).is_some()) =>
-                {
-                    std::thread::yield_now();
+                Err(PoaError::ServantAlreadyActive) if matches!(self.only_id(servant), Only::Leaving) => {
+                    return Ok(None);
                 }
-                Err(PoaError::ServantAlreadyActive) => return Ok(None),
+                // Another thread was faster.
+                Err(PoaError::ServantAlreadyActive) => std::thread::yield_now(),
                 Err(other) => return Err(other),
             }
         }

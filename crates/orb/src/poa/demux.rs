@@ -584,8 +584,8 @@ impl Adapters {
         self.entries.retire(place.slot, place.generation)
     }
 
-    pub(super) fn entry(&self, place: Place) -> Option<Guard<'_, Entry>> {
-        self.entries.get(place.slot, place.generation)
+    pub(super) fn entry_at(&self, slot: u32) -> Option<Guard<'_, Entry>> {
+        self.entries.get_current(slot)
     }
 
     pub(super) fn enter_adapter(&self, poa: &Arc<PoaCore>) -> Result<(), SystemException> {

@@ -38,18 +38,33 @@ pub(super) struct Tables {
     pub(super) by_servant: HashMap<usize, Activations>,
 }
 
-/// Where or how often a servant is active.
+/// Where or how often a servant is active. One for each servant, so it is small: places are slots alone, and who looks there
+/// makes sure that the servant is there still.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Activations {
-    /// UNIQUE_ID: where; `None` while it is on its way in.
-    At(Option<ObjectPlace>),
+    /// UNIQUE_ID: on its way in.
+    Entering,
+    /// UNIQUE_ID: in this slot of the POA's own table.
+    Own(u32),
+    /// UNIQUE_ID: in this slot of the ORB's table of keys.
+    Keyed(u32),
     /// MULTIPLE_ID with a servant activator, which wants to know.
-    Times(usize),
+    Times(u32),
+}
+
+/// What is known of where a servant is active, by UNIQUE_ID's rule.
+pub(super) enum Only {
+    /// Under this id.
+    At(ObjectId),
+    /// Nowhere, or it is on its way in.
+    Nowhere,
+    /// It is on its way out, and has no id to speak of.
+    Leaving,
 }
 
 /// Where an active object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ObjectPlace {
+enum ObjectPlace {
     /// In the POA's own table; the place is the id.
     Own(Place),
     /// In the ORB's table of keys.
@@ -182,18 +197,30 @@ impl PoaCore {
         orb.adapters().find_object(&self.key(id)).and_then(|entry| held(Active::Keyed(entry)))
     }
 
-    /// The id of the object at a place, if it is there still.
-    pub(super) fn id_at(&self, place: ObjectPlace) -> Option<ObjectId> {
-        match place {
-            ObjectPlace::Own(place) => {
-                drop(self.objects.get(place.slot, place.generation)?);
-                Some(ObjectId::from(&place.to_octets()[..]))
+    /// Under which id, by UNIQUE_ID's rule, a servant is active. Not under any lock, as [`look`](Self::look).
+    pub(super) fn only_id(self: &Arc<Self>, servant: &Servant) -> Only {
+        let activation = self.tables.lock().by_servant.get(&servant.identity()).copied();
+        let id = match activation {
+            Some(Activations::Own(slot)) => {
+                let active = self.objects.get_current(slot).filter(|active| active.servant == *servant);
+                active
+                    .map(|active| Place { slot, generation: active.generation() })
+                    .map(|place| place.to_octets()[..].into())
             }
-            ObjectPlace::Keyed(place) => match &*self.orb().ok()?.adapters().entry(place)? {
-                Entry::Object { id, .. } => Some(ObjectId::from(&**id)),
-                Entry::Adapter(_) | Entry::Plain(_) => None,
-            },
-        }
+            Some(Activations::Keyed(slot)) => {
+                let Ok(orb) = self.orb() else { return Only::Leaving };
+                match orb.adapters().entry_at(slot).as_deref() {
+                    Some(Entry::Object { poa, servant: found, id, .. })
+                        if found == servant && Arc::ptr_eq(poa, self) =>
+                    {
+                        Some(ObjectId::from(&**id))
+                    }
+                    _ => None,
+                }
+            }
+            Some(Activations::Entering | Activations::Times(_)) | None => return Only::Nowhere,
+        };
+        id.map_or(Only::Leaving, Only::At)
     }
 
     /// Makes an id busy.
@@ -267,33 +294,25 @@ impl PoaCore {
         held.into_iter().for_each(HeldList::release);
     }
 
-    /// Whether a servant is active under an id, by UNIQUE_ID's rule.
-    pub(super) fn only_place(&self, servant: &Servant) -> Option<ObjectPlace> {
-        match self.tables.lock().by_servant.get(&servant.identity()) {
-            Some(Activations::At(place)) => *place,
-            _ => None,
-        }
-    }
-
     /// Counts one more activation of a servant in.
     pub(super) fn claim_servant(&self, tables: &mut Tables, servant: &Servant) -> Result<(), PoaError> {
         if self.is_unique() {
             if tables.by_servant.contains_key(&servant.identity()) {
                 return Err(PoaError::ServantAlreadyActive);
             }
-            tables.by_servant.insert(servant.identity(), Activations::At(None));
+            tables.by_servant.insert(servant.identity(), Activations::Entering);
         } else if self.policies.request_processing == RequestProcessing::ServantManager {
-            match tables.by_servant.entry(servant.identity()).or_insert(Activations::Times(0)) {
-                Activations::Times(times) => *times += 1,
-                Activations::At(_) => {}
+            let activations = tables.by_servant.entry(servant.identity()).or_insert(Activations::Times(0));
+            if let Activations::Times(times) = activations {
+                *times += 1;
             }
         }
         Ok(())
     }
 
-    pub(super) fn note_place(&self, tables: &mut Tables, servant: &Servant, place: ObjectPlace) {
+    fn note_place(&self, tables: &mut Tables, servant: &Servant, place: Activations) {
         if self.is_unique() {
-            tables.by_servant.insert(servant.identity(), Activations::At(Some(place)));
+            tables.by_servant.insert(servant.identity(), place);
         }
     }
 
@@ -338,7 +357,7 @@ impl PoaCore {
         self.keyed.fetch_add(1, Ordering::AcqRel);
         match orb.adapters().enter(&self.key(id), entry) {
             Ok(place) => {
-                self.note_place(&mut self.tables.lock(), servant, ObjectPlace::Keyed(place));
+                self.note_place(&mut self.tables.lock(), servant, Activations::Keyed(place.slot));
                 Ok(())
             }
             Err(full) => {
@@ -361,7 +380,7 @@ impl PoaCore {
         match self.objects.insert(ActiveObject { servant: servant.clone(), priority }) {
             Ok((slot, generation)) => {
                 let place = Place { slot, generation };
-                self.note_place(&mut tables, servant, ObjectPlace::Own(place));
+                self.note_place(&mut tables, servant, Activations::Own(slot));
                 Ok(ObjectId::from(&place.to_octets()[..]))
             }
             Err(_) => {
