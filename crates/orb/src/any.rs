@@ -357,7 +357,8 @@ impl<T: Typed> Typed for Vec<T> {
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<T>, CdrError> {
         let element = element(type_code)?;
-        let len = d.read_len_bounded(1, bound(&type_code.resolved()))?;
+        // Structures without members have no octets.
+        let len = d.read_len_bounded(size_of::<T>().min(1), bound(&type_code.resolved()))?;
         d.nested(|d| {
             let mut list = Vec::with_capacity(len.min(1024));
             for _ in 0..len {

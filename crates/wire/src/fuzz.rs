@@ -1,7 +1,7 @@
 //! Entry points for fuzzing: plain functions over octets that must come back whatever they are given. A panic is a finding, and
 //! so is a broken promise, which an assertion here turns into a panic. Found inputs live in `tests/corpus/<function>/`.
 
-use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Scratch};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Scratch, ValueSpace};
 use crate::codeset::{CharSet, CodeSetContext, CodeSetInfo, CodeSets, WideOrder, WideSet, negotiate};
 use crate::connection::{
     CloseAction, FragmentPlan, Framer, Initiative, Lifecycle, ProtocolFault, RequestTable, Role, ServedRequests, Step,
@@ -73,14 +73,17 @@ pub fn cdr(input: &[u8]) {
     }
 }
 
-/// A value of any type: what was read can be written, and read again; so can its parts. The first octet chooses settings.
+/// A value of any type: what was read can be written, and read again, within the same nesting; so can its parts. The first octet
+/// chooses settings.
 pub fn any(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let owner = Octets::from(octets.to_vec());
     let versions = [Version::GIOP_1_2, Version::GIOP_1_1, Version::GIOP_1_0, Version::GIOP_1_2];
+    let space = ValueSpace::new();
     let mut d = Decoder::new(&owner, Endian::from_flag(*settings))
         .with_version(versions[usize::from(settings >> 1 & 3)])
         .with_limits(&LIMITS)
+        .with_values(&space)
         .with_owner(&owner);
     let Ok(any) = AnyValue::decode(&mut d) else { return };
     let type_code = any.type_code();
@@ -90,7 +93,11 @@ pub fn any(input: &[u8]) {
     let mut e = Encoder::new();
     if any.encode(&mut e).is_ok() {
         let octets = e.to_vec();
-        let again = AnyValue::decode(&mut Decoder::new(&octets, e.endian()));
+        // Text may be longer in another code set; nothing may lie deeper.
+        let limits = Limits { nesting: LIMITS.nesting, ..Limits::DEFAULT };
+        let space = ValueSpace::new();
+        let mut d = Decoder::new(&octets, e.endian()).with_limits(&limits).with_values(&space);
+        let again = AnyValue::decode(&mut d);
         assert!(again.is_ok_and(|again| again.type_code().equivalent(type_code)));
     }
     let Ok(value) = any.value() else { return };

@@ -375,6 +375,77 @@ fn types_whose_values_take_steps_and_no_octets_end() {
     assert!(with_octets(&TypeCode::array(structure(vec![], 0), 100).unwrap(), &[]).is_ok());
 }
 
+/// An `any` that was read is read again after it was written anew, whatever stands behind it.
+fn read_again(octets: &[u8], endian: Endian) -> AnyValue {
+    let first = AnyValue::decode(&mut Decoder::new(octets, endian)).unwrap();
+    let mut e = Encoder::new();
+    first.encode(&mut e).unwrap();
+    let again = AnyValue::decode(&mut Decoder::new(&e.to_vec(), e.endian())).unwrap();
+    assert_eq!(again, first);
+    again
+}
+
+#[test]
+fn sequences_of_structures_without_members_do_not_depend_on_what_is_behind_them() {
+    let empties = TypeCode::sequence(structure(vec![], 0), 0).unwrap();
+    let value = Value::List(vec![Value::Struct(vec![]); 300]);
+    let any = AnyValue::from_value(&empties, &value).unwrap();
+    for behind in [0, 1, 400] {
+        let mut e = Encoder::new();
+        any.encode(&mut e).unwrap();
+        e.write_raw(&vec![7; behind]);
+        assert_eq!(read_again(&e.to_vec(), e.endian()).value().unwrap(), value);
+    }
+    assert_eq!(with_octets(&empties, &u32::MAX.to_ne_bytes()).err(), Some(CdrError::OverLimit));
+    assert_eq!(with_octets(&empties, &10_000u32.to_ne_bytes()).err(), Some(CdrError::OverLimit));
+    // The static path, too.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Empty;
+    impl Cdr for Empty {
+        const MIN_SIZE: usize = 0;
+        fn encode(&self, _: &mut Encoder<'_>) -> Result<(), CdrError> {
+            Ok(())
+        }
+        fn decode(_: &mut Decoder<'_>) -> Result<Empty, CdrError> {
+            Ok(Empty)
+        }
+    }
+    assert_eq!(any.read(Vec::<Empty>::decode), Ok(vec![Empty; 300]));
+    let many = u32::MAX.to_ne_bytes();
+    let limits = Limits { sequence_length: u32::MAX, ..Limits::DEFAULT };
+    let mut d = Decoder::new(&many, Endian::NATIVE).with_limits(&limits);
+    assert_eq!(Vec::<Empty>::decode(&mut d), Err(CdrError::OverLimit));
+}
+
+#[test]
+fn how_many_parts_have_no_octets_does_not_go_by_how_the_others_are_written() {
+    // 600 empty structures beside an any whose type was written with octets that mean nothing: they are not written again.
+    let array = TypeCode::array(structure(vec![], 0), 600).unwrap();
+    let octets = |padded: bool| {
+        let mut e = Encoder::new();
+        structure(vec![TypeCode::ANY, array.clone()], 1).encode(&mut e).unwrap();
+        e.write_u32(Kind::Sequence.number());
+        e.write_encapsulation(|e| {
+            e.write_u32(Kind::Long.number());
+            e.write_u32(0);
+            e.write_raw(&vec![0; if padded { 4000 } else { 0 }]);
+            Ok(())
+        })
+        .unwrap();
+        e.write_u32(0);
+        e.to_vec()
+    };
+    let read = |octets: &[u8]| AnyValue::decode(&mut Decoder::new(octets, Endian::NATIVE)).map(drop);
+    assert_eq!(read(&octets(true)), read(&octets(false)));
+    // Each part with octets pays for some.
+    let few = structure(vec![TypeCode::OCTET, TypeCode::array(structure(vec![], 0), 10).unwrap()], 2);
+    let list = TypeCode::sequence(few, 0).unwrap();
+    let mut e = Encoder::new();
+    list.encode(&mut e).unwrap();
+    e.write_octets_copied(&[5; 1000]).unwrap();
+    read_again(&e.to_vec(), e.endian());
+}
+
 #[test]
 fn values_nest_as_deep_as_the_limits_say() {
     let node = TypeCode::sequence(TypeCode::recursive("IDL:N:1.0"), 0).unwrap();

@@ -552,7 +552,8 @@ impl<'m> Decoder<'m> {
     }
 
     /// Reads the count of a sequence whose elements have at least `min_element_size` octets each: a count that the rest
-    /// of the message cannot hold is refused here, before anything is allocated for it.
+    /// of the message cannot hold is refused here, before anything is allocated for it. Elements without octets, with 0, count as
+    /// memory instead ([`Limits::sequence_memory`]), 64 octets each.
     ///
     /// # Errors
     /// [`CdrError::CountOverRest`], [`CdrError::OverLimit`], [`CdrError::Truncated`].
@@ -560,7 +561,8 @@ impl<'m> Decoder<'m> {
     pub fn read_len(&mut self, min_element_size: usize) -> Result<usize, CdrError> {
         let count = self.read_u32()?;
         let len = count as usize;
-        match len.checked_mul(min_element_size.max(1)) {
+        match len.checked_mul(min_element_size) {
+            _ if min_element_size == 0 => self.count_memory::<[u8; 64]>(len)?,
             Some(octets) if octets <= self.total_remaining() => {}
             _ => return Err(CdrError::CountOverRest),
         }
@@ -744,6 +746,11 @@ impl<'m> Decoder<'m> {
         }
         self.depth += 1;
         Ok(())
+    }
+
+    /// Levels that are left before [`enter`](Decoder::enter) refuses.
+    pub(crate) fn levels_left(&self) -> u32 {
+        self.limits.nesting.saturating_sub(self.depth)
     }
 
     /// Comes back from a level that [`enter`](Decoder::enter) opened.

@@ -5,7 +5,8 @@
 //! converted part by part, which its TypeCode makes possible. [`Value`] is a value as a tree.
 //!
 //! Work is bounded by what a message holds: a step without octets is possible (an empty structure, a TypeCode that shares its
-//! parts), and such steps are counted.
+//! parts), and such steps are counted. Whether a value is refused for them goes by its parts alone, not by its form: what
+//! was read can be read again after it was written anew.
 
 mod any;
 mod transfer;
@@ -16,8 +17,19 @@ pub use value::{UnionValue, Value};
 
 pub(crate) use transfer::transfer;
 
-use crate::typecode::View;
+use crate::cdr::{CdrError, Decoder};
+use crate::typecode::{Kind, View};
 use std::collections::HashMap;
+
+/// Reads the count of a sequence. Only a structure or an array can have no octets: then those that are left say nothing of how many
+/// elements there are, and who reads counts them one by one.
+pub(crate) fn read_count(element: View<'_>, d: &mut Decoder<'_>) -> Result<usize, CdrError> {
+    if !matches!(element.resolved().kind(), Kind::Struct | Kind::Array) {
+        return d.read_len(1);
+    }
+    let count = d.read_u32()?;
+    if count > d.limits().sequence_length { Err(CdrError::OverLimit) } else { Ok(count as usize) }
+}
 
 /// Finds arms of unions by their labels.
 #[derive(Default)]

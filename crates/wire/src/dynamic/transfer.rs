@@ -4,7 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::Arms;
+use super::{Arms, read_count};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, ValueHead, ValueStart};
 use crate::typecode::{Kind, TypeCode, View, read_label, write_label};
 
@@ -20,7 +20,7 @@ pub(crate) fn transfer(
     out: Option<&mut Encoder<'_>>,
     keep: &Arc<dyn Any + Send + Sync>,
 ) -> Result<Met, CdrError> {
-    let mut walk = Walk { start: d.remaining(), steps: 0, depth: 0, arms: Arms::default(), keep, met: Met::default() };
+    let mut walk = Walk { steps: 0, paid: 0, depth: 0, arms: Arms::default(), keep, met: Met::default() };
     walk.value(view, d, out)?;
     Ok(walk.met)
 }
@@ -43,13 +43,14 @@ impl Met {
 
 /// Steps without octets that any value may take.
 const FREE_STEPS: usize = 512;
-/// Steps that an octet pays for.
-const STEPS_PER_OCTET: usize = 4;
+/// Steps that a part with octets pays for: itself, and structures around it.
+const STEPS_PER_PART: usize = 16;
 
 struct Walk<'k> {
-    /// Octets that were left at the start.
-    start: usize,
     steps: usize,
+    /// Parts that have octets. Octets themselves are not counted: the same value has more or fewer of them in another form, and
+    /// what could be read has to be read again after it was written.
+    paid: usize,
     depth: u32,
     arms: Arms,
     keep: &'k Arc<dyn Any + Send + Sync>,
@@ -58,20 +59,25 @@ struct Walk<'k> {
 
 impl Walk<'_> {
     /// One step: parts of values can take no octets at all, and be many.
-    fn step(&mut self, d: &Decoder<'_>) -> Result<(), CdrError> {
+    fn step(&mut self) -> Result<(), CdrError> {
         self.steps += 1;
-        let paid = self.start.saturating_sub(d.remaining()).saturating_mul(STEPS_PER_OCTET);
+        let paid = self.paid.saturating_mul(STEPS_PER_PART);
         if self.steps > paid.saturating_add(FREE_STEPS) { Err(CdrError::OverLimit) } else { Ok(()) }
     }
 
+    fn pay(&mut self, parts: usize) {
+        self.paid = self.paid.saturating_add(parts);
+    }
+
     fn value(&mut self, view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
-        self.step(d)?;
+        self.step()?;
         let view = view.resolved();
         match view.kind() {
             Kind::Null | Kind::Void => Ok(()),
             Kind::Struct => self.deeper(d, |walk, d| walk.members(view, d, out)),
             Kind::Except => {
                 // An exception has its repository id in front, as in a reply.
+                self.pay(1);
                 let id = d.read_latin1_string()?;
                 let mut out = out;
                 if let Some(e) = out.as_deref_mut() {
@@ -90,7 +96,10 @@ impl Walk<'_> {
             }
             Kind::AbstractInterface => self.either(view, d, out),
             Kind::Any => d.nested(|d| self.deeper(d, |walk, d| walk.any(d, out))),
-            _ => leaf(view, d, out),
+            _ => {
+                self.pay(1);
+                leaf(view, d, out)
+            }
         }
     }
 
@@ -126,6 +135,7 @@ impl Walk<'_> {
     ) -> Result<(), CdrError> {
         let discriminator = view.content().ok_or(CdrError::BadType)?.resolved();
         let label = read_label(discriminator.kind(), d)?;
+        self.pay(1);
         if discriminator.kind() == Kind::Enum
             && usize::try_from(label).is_ok_and(|label| label >= discriminator.member_count())
         {
@@ -146,14 +156,15 @@ impl Walk<'_> {
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        let len = d.read_len(1)?;
+        let element = view.content().ok_or(CdrError::BadType)?;
+        let len = read_count(element, d)?;
+        self.pay(1);
         if view.length() > 0 && len > view.length() as usize {
             return Err(CdrError::SequenceOverBound);
         }
         if let Some(e) = out.as_deref_mut() {
             e.write_len(len)?;
         }
-        let element = view.content().ok_or(CdrError::BadType)?;
         self.elements(len, element, d, out)
     }
 
@@ -165,6 +176,7 @@ impl Walk<'_> {
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
         if let Some(size) = number_size(element.resolved().kind()) {
+            self.pay(len);
             return numbers(len, size, d, out);
         }
         for _ in 0..len {
@@ -177,19 +189,14 @@ impl Walk<'_> {
     fn shared(&mut self, view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         self.met.values = true;
         let head = d.read_value_head()?;
+        self.pay(1);
         match (head, out) {
             (ValueHead::Null, Some(e)) => e.write_null_value(),
             (ValueHead::Null | ValueHead::Again(..), None) => {}
             (ValueHead::Again(number, position), Some(e)) => {
                 if !e.write_known_value(identity(d, number))? {
                     // It stands outside what is written here.
-                    return d.read_again(number, position, |d| {
-                        let (start, arms, met) = (d.remaining(), Arms::default(), Met::default());
-                        let mut walk = Walk { start, steps: 0, depth: self.depth, arms, keep: self.keep, met };
-                        walk.shared(view, d, Some(e))?;
-                        walk.met.types.iter().for_each(|(id, type_code)| self.met.add(id, type_code));
-                        Ok(())
-                    });
+                    return d.read_again(number, position, |d| self.shared(view, d, Some(e)));
                 }
             }
             (ValueHead::Value(start), None) => {
@@ -258,6 +265,7 @@ impl Walk<'_> {
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
         let is_object = d.read_bool()?;
+        self.pay(1);
         if let Some(e) = out.as_deref_mut() {
             e.write_bool(is_object);
         }
@@ -266,6 +274,7 @@ impl Walk<'_> {
 
     fn any(&mut self, d: &mut Decoder<'_>, mut out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         let type_code = TypeCode::decode(d)?;
+        self.pay(1);
         if let Some(e) = out.as_deref_mut() {
             type_code.encode(e)?;
         }

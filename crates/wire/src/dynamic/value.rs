@@ -1,6 +1,6 @@
 //! A value as a tree.
 
-use super::{AnyValue, Arms};
+use super::{AnyValue, Arms, read_count};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Octets};
 use crate::ior::Ior;
 use crate::typecode::{Kind, TypeCode, View, read_label, write_label};
@@ -130,7 +130,7 @@ impl Reader {
             }),
             Kind::Union => d.nested(|d| self.union(view, d)),
             Kind::Sequence => {
-                let len = d.read_len(1)?;
+                let len = read_count(view.content().ok_or(CdrError::BadType)?, d)?;
                 if view.length() > 0 && len > view.length() as usize {
                     return Err(CdrError::SequenceOverBound);
                 }

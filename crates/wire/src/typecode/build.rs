@@ -28,6 +28,8 @@ pub enum TypeCodeError {
     Discriminator,
     /// A fixed with no digits, or more than 31, or with a scale above its digits.
     Digits,
+    /// An array without elements.
+    Length,
 }
 
 impl TypeCodeError {
@@ -51,7 +53,7 @@ impl TypeCodeError {
             TypeCodeError::DuplicateLabel => minor::bad_param::DUPLICATE_LABEL,
             TypeCodeError::Label => minor::bad_param::LABEL_TYPE,
             TypeCodeError::Discriminator => minor::bad_param::DISCRIMINATOR_TYPE,
-            TypeCodeError::Digits => 0,
+            TypeCodeError::Digits | TypeCodeError::Length => 0,
         }
     }
 
@@ -65,6 +67,7 @@ impl TypeCodeError {
             TypeCodeError::Label => "a label does not fit the discriminator",
             TypeCodeError::Discriminator => "this type cannot be a discriminator",
             TypeCodeError::Digits => "a fixed has 1 to 31 digits, of which the scale is a part",
+            TypeCodeError::Length => "an array has at least one element",
         }
     }
 }
@@ -135,8 +138,11 @@ impl TypeCode {
     /// One dimension of an array.
     ///
     /// # Errors
-    /// [`TypeCodeError::Member`].
+    /// [`TypeCodeError::Member`]; [`TypeCodeError::Length`] for a length of 0, which IDL has not.
     pub fn array(element: TypeCode, length: u32) -> Result<TypeCode, TypeCodeError> {
+        if length == 0 {
+            return Err(TypeCodeError::Length);
+        }
         let content = Some(child(element)?);
         Ok(finish(Node { length, content, ..Node::new(Kind::Array) }))
     }
@@ -204,7 +210,7 @@ impl TypeCode {
     /// A union.
     ///
     /// # Errors
-    /// All of [`TypeCodeError`] but the last.
+    /// All of [`TypeCodeError`] but the last two.
     pub fn union(
         id: &str,
         name: &str,

@@ -17,7 +17,7 @@ pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     }
     // Positions are counted from the kind of the outermost TypeCode.
     let end = d.remaining() + KIND;
-    let mut reader = Reader { nodes: Vec::new(), seen: Vec::new() };
+    let mut reader = Reader { nodes: Vec::new(), seen: Vec::new(), open: Vec::new(), copied: 0 };
     match reader.of_kind(number, d, end)? {
         Child::Here(index) => {
             Ok(TypeCode(Repr::Graph(Arc::new(Graph { nodes: reader.nodes, incomplete: false }), index)))
@@ -34,7 +34,14 @@ struct Reader {
     nodes: Vec<Node>,
     /// Where the kinds of types stand that were read or are being read, in rising order.
     seen: Vec<(usize, Child)>,
+    /// Types that are being read, the outermost first.
+    open: Vec<u32>,
+    /// Levels of types without a name that are written more often than they were read.
+    copied: u32,
 }
+
+/// Levels that may be copied when a type is written anew: each takes some 16 octets.
+const MOST_COPIED: u32 = 4096;
 
 impl Reader {
     /// Reads a type; `end` is the position of the end of what `d` reads.
@@ -51,7 +58,9 @@ impl Reader {
             let target = usize::try_from(from + offset).map_err(|_| CdrError::BadIndirection)?;
             let found = self.seen.binary_search_by_key(&target, |(place, _)| *place);
             let seen = found.ok().and_then(|index| self.seen.get(index));
-            return seen.map(|(_, child)| child.clone()).ok_or(CdrError::BadIndirection);
+            let child = seen.map(|(_, child)| child.clone()).ok_or(CdrError::BadIndirection)?;
+            self.count_copy(&child, d)?;
+            return Ok(child);
         }
         let kind = Kind::from_number(number).ok_or(CdrError::BadType)?;
         let at = behind - KIND;
@@ -77,16 +86,50 @@ impl Reader {
             return Ok(child);
         }
         let child = self.add(at, Node::new(kind));
+        let Child::Here(index) = child else { return Ok(child) };
+        self.open.push(index);
         let node = d.nested(|d| {
             let mut inner = d.read_encapsulation()?;
             self.parameters(kind, &mut inner, end - d.remaining())
         })?;
-        if let Child::Here(index) = child
-            && let Some(place) = self.nodes.get_mut(index as usize)
-        {
+        self.open.pop();
+        if let Some(place) = self.nodes.get_mut(index as usize) {
             *place = node;
         }
         Ok(child)
+    }
+
+    /// Sequences and arrays have no name: where an indirection leads to one, it is written anew with all that it consists of down to the
+    /// next name. That has to end, and must not nest deeper than what may be read.
+    fn count_copy(&mut self, child: &Child, d: &Decoder<'_>) -> Result<(), CdrError> {
+        let (mut at, mut levels) = (child, 0);
+        while let Child::Here(index) = at
+            && self.is_nameless(*index)
+        {
+            levels += 1;
+            if let Some(content) = self.nodes.get(*index as usize).and_then(|node| node.content.as_ref()) {
+                at = content;
+                continue;
+            }
+            // It is being read.
+            let inside = self.open.iter().skip_while(|open| *open != index).skip(1);
+            let nameless = inside.clone().take_while(|open| self.is_nameless(**open)).count();
+            if nameless == inside.count() {
+                return Err(CdrError::BadIndirection);
+            }
+            levels += u32::try_from(nameless).unwrap_or(u32::MAX);
+            break;
+        }
+        if levels > d.levels_left() {
+            return Err(CdrError::TooDeep);
+        }
+        // What is copied takes less than the indirection, or little more, but for long chains.
+        self.copied = self.copied.saturating_add(levels.saturating_sub(1));
+        if self.copied > MOST_COPIED { Err(CdrError::OverLimit) } else { Ok(()) }
+    }
+
+    fn is_nameless(&self, index: u32) -> bool {
+        self.nodes.get(index as usize).is_some_and(|node| matches!(node.kind, Kind::Sequence | Kind::Array))
     }
 
     fn add(&mut self, at: usize, node: Node) -> Child {
@@ -115,6 +158,9 @@ impl Reader {
             Kind::Sequence | Kind::Array => {
                 node.content = Some(self.part(d, end)?);
                 node.length = d.read_u32()?;
+                if kind == Kind::Array && node.length == 0 {
+                    return Err(CdrError::BadType);
+                }
             }
             Kind::Alias | Kind::ValueBox => node.content = Some(self.part(d, end)?),
             Kind::Union => return self.union(node, d, end),

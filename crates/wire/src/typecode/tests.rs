@@ -198,6 +198,112 @@ fn malformed_types() {
     assert_eq!(decoded(&many).err(), Some(CdrError::CountOverRest));
 }
 
+#[test]
+fn arrays_have_elements() {
+    let array = |length| decoded(&[0, 0, 0, 20, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, length]);
+    assert_eq!((array(0).err(), array(1).map(|array| array.length())), (Some(CdrError::BadType), Ok(Some(1))));
+    assert_eq!(TypeCode::array(TypeCode::LONG, 0).err(), Some(TypeCodeError::Length));
+}
+
+/// `sequence<...>` with what `element` writes in place of the element's type, without a bound.
+fn write_sequence(e: &mut Encoder<'_>, element: &dyn Fn(&mut Encoder<'_>)) {
+    e.write_u32(Kind::Sequence.number());
+    e.write_encapsulation(|e| {
+        element(e);
+        e.write_u32(0);
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// An indirection to a kind; positions are those of the whole.
+fn write_indirection(e: &mut Encoder<'_>, to: usize) {
+    e.write_u32(INDIRECTION);
+    let offset = i32::try_from(to).unwrap() - i32::try_from(e.len()).unwrap();
+    e.write_i32(offset);
+}
+
+/// A structure whose members have the types that are written.
+fn write_structure(e: &mut Encoder<'_>, id: &str, members: &[&dyn Fn(&mut Encoder<'_>)]) {
+    e.write_u32(Kind::Struct.number());
+    e.write_encapsulation(|e| {
+        e.write_latin1_str(id)?;
+        e.write_latin1_str("")?;
+        e.write_len(members.len())?;
+        members.iter().try_for_each(|member| {
+            e.write_latin1_str("m")?;
+            e.align(4);
+            member(e);
+            Ok(())
+        })
+    })
+    .unwrap();
+}
+
+fn read_and_written(e: &Encoder<'_>) -> Result<TypeCode, CdrError> {
+    let read = |octets: &[u8]| TypeCode::decode(&mut Decoder::new(octets, Endian::NATIVE));
+    let first = read(&e.to_vec())?;
+    let mut e = Encoder::new();
+    first.encode(&mut e).unwrap();
+    let again = read(&e.to_vec()).unwrap();
+    assert!(again.equivalent(&first));
+    Ok(again)
+}
+
+#[test]
+fn circles_of_types_without_names_are_refused() {
+    // A sequence of itself, and one of a sequence of it.
+    let mut e = Encoder::new();
+    write_sequence(&mut e, &|e| write_indirection(e, 0));
+    assert_eq!(read_and_written(&e).err(), Some(CdrError::BadIndirection));
+    let mut e = Encoder::new();
+    write_sequence(&mut e, &|e| write_sequence(e, &|e| write_indirection(e, 0)));
+    assert_eq!(read_and_written(&e).err(), Some(CdrError::BadIndirection));
+    // With a name on the way it is a type.
+    let mut e = Encoder::new();
+    write_sequence(&mut e, &|e| write_structure(e, "IDL:S:1.0", &[&|e| write_indirection(e, 0)]));
+    let node = read_and_written(&e).unwrap().content_type().unwrap();
+    assert_eq!(node.member_type(0).unwrap().content_type(), Some(node));
+}
+
+#[test]
+fn types_without_names_that_are_written_anew_nest_no_deeper_than_those_that_are_read() {
+    fn chain(e: &mut Encoder<'_>, depth: usize, end: &dyn Fn(&mut Encoder<'_>)) {
+        match depth.checked_sub(1) {
+            Some(depth) => write_sequence(e, &|e| chain(e, depth, end)),
+            None => end(e),
+        }
+    }
+    // A chain of sequences, and another one at the end of which stands the first.
+    let twice = |depth: usize| {
+        let mut e = Encoder::new();
+        let place = std::cell::Cell::new(0);
+        let first = |e: &mut Encoder<'_>| {
+            place.set(e.len());
+            chain(e, 60, &|e| e.write_u32(Kind::Long.number()));
+        };
+        let second = |e: &mut Encoder<'_>| chain(e, depth, &|e| write_indirection(e, place.get()));
+        write_structure(&mut e, "IDL:S:1.0", &[&first, &second]);
+        read_and_written(&e).map(drop)
+    };
+    assert_eq!((twice(67), twice(68)), (Ok(()), Err(CdrError::TooDeep)));
+    // Many indirections to a long chain.
+    let many = |count: usize| {
+        let mut e = Encoder::new();
+        let place = std::cell::Cell::new(0);
+        let first = |e: &mut Encoder<'_>| {
+            place.set(e.len());
+            chain(e, 101, &|e| e.write_u32(Kind::Long.number()));
+        };
+        let again = |e: &mut Encoder<'_>| write_indirection(e, place.get());
+        let mut members: Vec<&dyn Fn(&mut Encoder<'_>)> = vec![&first];
+        members.extend(std::iter::repeat_n(&again as &dyn Fn(&mut Encoder<'_>), count));
+        write_structure(&mut e, "IDL:S:1.0", &members);
+        read_and_written(&e).map(drop)
+    };
+    assert_eq!((many(40), many(41)), (Ok(()), Err(CdrError::OverLimit)));
+}
+
 /// omniORB 4.2.5 writes -2 as the default index of a union whose labels cover all values; JacORB and the specification have -1.
 #[test]
 fn a_negative_default_index_is_none() {
