@@ -48,8 +48,7 @@ JSON lines of one or more runs and compares them; `plan` carries out runs on thi
   --fifo PRIORITY       in the class SCHED_FIFO, 1 to 99, instead of the ordinary one
   --threads N           threads of a pool (4)
   --op NAME             call this operation; may be given several times
-  --transport NAME      tcp (the default) or unix, for `call`; may be given twice
-  --key N               octets of an object key, for the message sizes of `floor` (32)
+  --transport NAME      tcp (the default), unix or shm (shared memory), for `call` and `cubit`; may be given several times
   --json FILE           also write JSON lines (docs/benchmarks.md); `-`: to the standard output, text to that for errors
   --name TEXT           what the run is called in reports
   --via PROGRAM         through which `plan` reaches other hosts (ssh)
@@ -91,7 +90,7 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "floor",
-        about: "bare sockets with an ORB's message sizes: TCP and Unix, blocking and epoll",
+        about: "bare sockets and shared memory with an ORB's message sizes: blocking, epoll, futex, spin",
         run: call::floor,
     },
     Benchmark {

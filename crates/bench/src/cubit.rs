@@ -1,18 +1,20 @@
 //! The benchmark `cubit`: the papers' IDL_Cubit. One client calls as fast as it can with every kind of argument, through Corelane and
 //! through other ORBs, against bare sockets with as many octets.
 
+use corelane::Orb;
+
 use crate::Failure;
-use crate::call::{Corelane, Floor, compare, message_sizes};
-use crate::floor::{Carrier, Sizes, Waiting};
+use crate::call::{compare, message_sizes};
+use crate::floor::{Carrier, Sizes};
 use crate::harness::{Along, Compare, Extent, Figure, Group, Label, Progress, Variant, measure};
 use crate::operation::Operation;
 use crate::options::Options;
-use crate::orb::client::{Calls, object, target};
+use crate::orb::client::object;
 use crate::orb::client_orb;
 use crate::orb::dynamic::Dynamic;
 use crate::peer::{Kind, Peer, Threads};
 use crate::report::{Report, Value};
-use crate::service::Service;
+use crate::scene::{Cast, Other, Scene, carrier_of_others};
 
 /// What is called unless something else is asked for.
 const USUAL: [Operation; 15] = [
@@ -40,29 +42,40 @@ const FEWEST: usize = 5;
 /// Requests with more octets are not made by dynamic invocation.
 const MOST_DYNAMIC: usize = 16 << 10;
 
-/// A peer's server.
-struct Other {
-    peer: Peer,
-    server: Service,
-    reference: String,
-}
-
 /// One group for each operation, then all of them side by side.
 pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let mut others = Vec::new();
+    let mut peers = Vec::new();
     for kind in [Kind::OmniOrb, Kind::JacOrb, Kind::Ice] {
         progress.show(&format!("cubit: building {kind}'s program"));
-        let started = peer(kind, options);
+        let built = match options.without_peers {
+            true => Err(Failure::new("left out by --without-peers")),
+            false => Peer::build(kind, &options.peers),
+        };
         progress.clear();
-        match started {
-            Ok(other) => others.push(other),
+        match built {
+            Ok(peer) => peers.push(peer),
             Err(reason) => report.missing("cubit", kind.name(), &reason.to_string())?,
         }
     }
-    let all = one_by_one("cubit", &options.operations_or(&USUAL), &others, options, report, progress)?;
-    report.values("cubit: microseconds per call", &side_by_side(&all))?;
-    let transfer = transfer(&all);
-    if transfer.is_empty() { Ok(()) } else { report.values("cubit: octet sequences, each way", &transfer) }
+    let operations = options.operations_or(&USUAL);
+    for carrier in options.carriers() {
+        let (theirs, mut others) = (carrier_of_others(carrier), Vec::new());
+        for peer in &peers {
+            if peer.kind().carries(theirs) {
+                others.push(Other::start(peer, theirs, Threads::Usual, "as it comes", options)?);
+            } else {
+                report.text(&format!("\ncubit over {}: {} has TCP only\n", carrier.name(), peer.kind()))?;
+            }
+        }
+        let all = one_by_one("cubit", carrier, others, &operations, options, report, progress)?;
+        let over = if carrier == Carrier::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
+        report.values(&format!("cubit{over}: microseconds per call"), &side_by_side(&all))?;
+        let transfer = transfer(&all);
+        if !transfer.is_empty() {
+            report.values(&format!("cubit{over}: octet sequences, each way"), &transfer)?;
+        }
+    }
+    Ok(())
 }
 
 /// Octet sequences of these sizes, without other ORBs, and how much of them moves per second.
@@ -73,60 +86,33 @@ pub(crate) fn sizes(
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    let all = one_by_one(bench, operations, &[], options, report, progress)?;
+    let all = one_by_one(bench, Carrier::Tcp, Vec::new(), operations, options, report, progress)?;
     report.values(&format!("{bench}: octet sequences, each way"), &transfer(&all))
 }
 
 /// A group for each operation: floors, the others, Corelane.
 fn one_by_one(
     bench: &'static str,
+    carrier: Carrier,
+    others: Vec<Other>,
     operations: &[Operation],
-    others: &[Other],
     options: &Options,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<Vec<(Operation, Vec<Figure>)>, Failure> {
     let orb = client_orb(0)?;
-    let blocking = Floor::start(Carrier::Tcp, Waiting::Blocking, options)?;
-    let epoll = Floor::start(Carrier::Tcp, Waiting::Epoll(options.threads), options)?;
+    let scene = Scene::start(bench, carrier, others, options)?;
     let mut all = Vec::new();
     for &operation in operations {
         let sizes = message_sizes(&orb, operation, options)?;
-        let corelane = Corelane::start(Carrier::Tcp, options)?;
-        let label = |peer, config| label(bench, peer, operation, config);
-        let mut variants = Vec::new();
-        let mut epoll_at = 0;
-        variants.extend(blocking.variant(bench, operation, sizes)?);
-        if let Some(variant) = epoll.variant(bench, operation, sizes)? {
-            epoll_at = variants.len();
-            variants.push(variant);
+        let mut cast = scene.cast(&orb, operation, sizes, options)?;
+        // Papers compare stubs with dynamic invocation where calls are what costs, not octets.
+        if bench == "cubit" && sizes.request <= MOST_DYNAMIC {
+            add_dynamic(&mut cast, &orb, operation)?;
         }
-        let mut omniorb = None;
-        for other in others {
-            let calls = other.peer.client(&other.reference, operation, other.server.pid(), &options.placement)?;
-            if other.peer.kind() == Kind::OmniOrb {
-                omniorb = Some(variants.len());
-            }
-            let label = label(other.peer.kind().name(), "as it comes".to_owned());
-            variants.push(Variant { label, subject: Box::new(calls), against: vec![0] });
-        }
-        for server in &corelane {
-            let target = target(&orb, &server.reference)?;
-            let calls = Calls { target, operation, server: server.server.pid() };
-            let floor = if server.is_per_connection() { 0 } else { epoll_at };
-            let against = std::iter::once(floor).chain(omniorb).collect();
-            variants.push(Variant { label: label("Corelane", server.config()), subject: Box::new(calls), against });
-            // Papers compare stubs with dynamic invocation where calls are what costs, not octets.
-            if bench == "cubit" && server.is_per_connection() && sizes.request <= MOST_DYNAMIC {
-                let against = vec![floor, variants.len() - 1];
-                let object = object(&orb, &server.reference)?;
-                let subject = Box::new(Dynamic { object, operation, server: server.server.pid() });
-                let label = label("Corelane", format!("{}, dynamic invocation", server.config()));
-                variants.push(Variant { label, subject, against });
-            }
-        }
-        let title = format!("{bench} {operation}: {} octets there, {} back", sizes.request, sizes.reply);
-        let mut group = Group { title, compare: compare(operation), variants };
+        let over = if carrier == Carrier::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
+        let title = format!("{bench} {operation}{over}: {} octets there, {} back", sizes.request, sizes.reply);
+        let mut group = Group { title, compare: compare(operation), variants: cast.variants };
         let figures = measure(&mut group, &extent(options.extent, sizes), &options.placement, progress)?;
         report.figures(&group.title, group.compare, &figures)?;
         all.push((operation, figures));
@@ -134,23 +120,22 @@ fn one_by_one(
     Ok(all)
 }
 
-fn peer(kind: Kind, options: &Options) -> Result<Other, Failure> {
-    if options.without_peers {
-        return Err(Failure::new("left out by --without-peers"));
-    }
-    let peer = Peer::build(kind, &options.peers)?;
-    let (server, reference) = peer.serve(Carrier::Tcp, Threads::Usual, &options.placement)?;
-    Ok(Other { peer, server, reference })
+/// Dynamic invocation of the first Corelane server, which has a thread per connection, compared with the stubs too.
+fn add_dynamic(cast: &mut Cast, orb: &Orb, operation: Operation) -> Result<(), Failure> {
+    let Some(server) = cast.servers.first() else { return Ok(()) };
+    let stubs = &cast.variants[cast.first];
+    let label = Label { config: format!("{}, dynamic invocation", stubs.label.config), ..stubs.label.clone() };
+    let against = stubs.against.first().copied().into_iter().chain([cast.first]).collect();
+    let object = object(orb, &server.reference)?;
+    let subject = Box::new(Dynamic { object, operation, server: server.server.pid() });
+    cast.variants.push(Variant { label, subject, against });
+    Ok(())
 }
 
 /// As many calls as were asked for, or as the budget of octets allows.
-fn extent(asked: Extent, sizes: Sizes) -> Extent {
+pub(crate) fn extent(asked: Extent, sizes: Sizes) -> Extent {
     let most = (BUDGET / (sizes.request + sizes.reply)).max(FEWEST);
     Extent { warm_up: asked.warm_up.min(most / 2), count: asked.count.min(most), ..asked }
-}
-
-fn label(bench: &'static str, peer: &'static str, operation: Operation, config: String) -> Label {
-    Label { bench, peer, transport: "tcp", op: operation.to_string(), config, along: None }
 }
 
 /// One row for each ORB, one column for each operation: medians, and of oneways the time per call.
@@ -209,8 +194,15 @@ mod tests {
 
     #[test]
     fn rates_follow_from_medians_and_oneways_from_rates() {
-        let figure = |operation| Figure {
-            label: label("cubit", "Corelane", operation, "reactive".to_owned()),
+        let figure = |operation: Operation| Figure {
+            label: Label {
+                bench: "cubit",
+                peer: "Corelane",
+                transport: "tcp",
+                op: operation.to_string(),
+                config: "reactive".to_owned(),
+                along: None,
+            },
             summary: Summary::of(&[1_000_000; 4], Duration::from_secs(2)).unwrap(),
             medians_us: Vec::new(),
             cdf_us: Vec::new(),

@@ -36,6 +36,7 @@ mod protocol;
 pub mod report;
 pub mod sample;
 mod scale;
+mod scene;
 pub mod server;
 pub mod service;
 mod stages;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::Failure;
+#[cfg(test)]
 use crate::floor::Sizes;
 
 /// One operation with its argument.
@@ -77,8 +78,8 @@ impl Operation {
     }
 
     /// The name in idl/cubit.idl.
-    #[must_use]
-    pub fn idl_name(self) -> &'static str {
+    #[cfg(test)]
+    pub(crate) fn idl_name(self) -> &'static str {
         match self {
             Operation::Nothing => "echo_nothing",
             Operation::Octet => "echo_octet",
@@ -121,8 +122,8 @@ impl Operation {
     }
 
     /// The sizes of its messages in GIOP 1.2, for an object key of this length.
-    #[must_use]
-    pub fn sizes(self, key: usize) -> Sizes {
+    #[cfg(test)]
+    pub(crate) fn sizes(self, key: usize) -> Sizes {
         let sizes = Sizes::giop(key, self.idl_name().len(), self.body(), self.body());
         if self.is_oneway() { Sizes { reply: 0, ..sizes } } else { sizes }
     }

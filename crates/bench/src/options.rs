@@ -36,8 +36,6 @@ pub struct Options {
     pub operations: Vec<Operation>,
     /// What carries the messages; empty: TCP.
     pub carriers: Vec<Carrier>,
-    /// Octets of an object key, for the message sizes of the floor alone.
-    pub key: usize,
     /// The folder with the peers' sources.
     pub peers: PathBuf,
     /// The hello example's server; beside our own program if none is named.
@@ -95,7 +93,6 @@ impl Options {
             threads: 4,
             operations: Vec::new(),
             carriers: Vec::new(),
-            key: 32,
             // Where the sources were when this program was built.
             peers: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
             hello: None,
@@ -127,7 +124,6 @@ impl Options {
                 "--warm-up" => options.extent.warm_up = value.number(0, MOST_CALLS)?,
                 "--repetitions" => options.extent.repetitions = value.number(1, 1000)?,
                 "--threads" => options.threads = value.number(1, 256)?,
-                "--key" => options.key = value.number(1, 4096)?,
                 "--core" => options.placement.cores = Cores::One(value.number(0, 1023)?),
                 "--cores" => options.placement.cores = value.two_cores()?,
                 "--unpinned" => options.placement.cores = Cores::Any,
@@ -189,8 +185,8 @@ impl<I: Iterator<Item = OsString>> Value<'_, I> {
 
     fn carrier(&mut self) -> Result<Carrier, Failure> {
         let text = self.text()?.to_string_lossy().into_owned();
-        let known = [Carrier::Tcp, Carrier::Unix].into_iter().find(|carrier| carrier.name() == text);
-        known.ok_or_else(|| Failure::new(format!("`--transport` takes tcp or unix, not `{text}`")))
+        let known = Carrier::from_name(&text);
+        known.ok_or_else(|| Failure::new(format!("`--transport` takes tcp, unix or shm, not `{text}`")))
     }
 
     fn two_cores(&mut self) -> Result<Cores, Failure> {
@@ -244,7 +240,7 @@ mod tests {
             ("--core x", "a number from 0"),
             ("--cores 1", "as in 0,1"),
             ("--fifo 0", "1 to 99"),
-            ("--transport carrier-pigeon", "tcp or unix"),
+            ("--transport carrier-pigeon", "tcp, unix or shm"),
             ("--quick=yes", "takes no value"),
             ("--nothing", "no option `--nothing`"),
             ("--op what", "longsN"),

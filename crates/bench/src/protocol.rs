@@ -2,7 +2,7 @@
 //! as an octet sequence, which neither side looks into.
 
 use crate::Failure;
-use crate::call::{Corelane, Floor, message_sizes};
+use crate::call::message_sizes;
 use crate::floor::{Carrier, Waiting};
 use crate::harness::{Compare, Group, Label, Progress, Variant, measure};
 use crate::operation::Operation;
@@ -11,6 +11,7 @@ use crate::orb::client::{Calls, target};
 use crate::orb::client_orb;
 use crate::peer::{Kind, Peer, Threads};
 use crate::report::Report;
+use crate::scene::{Corelane, Floor};
 
 /// What is called unless something else is asked for.
 const USUAL: [Operation; 3] = [Operation::Longs(4), Operation::Longs(1024), Operation::Structs(1024)];

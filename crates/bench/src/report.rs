@@ -264,7 +264,7 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
         let calls = figure.calls.max(1) as f64;
         let _ = write!(
             text,
-            "  {:<9} {:<24} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1} {:>8.2} {:>7.2} {:>9.0} {:>7.2} {:>7.2}",
+            "  {:<9} {:<27} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1} {:>8.2} {:>7.2} {:>9.0} {:>7.2} {:>7.2}",
             figure.label.peer,
             figure.label.config,
             summary.min_us,

@@ -9,6 +9,7 @@ use corelane_sys::process;
 use corelane_sys::socket::{self, Address, Options as SocketOptions};
 
 use crate::Failure;
+use crate::call::message_sizes;
 use crate::crowd::{Crowd, Member};
 use crate::cubit;
 use crate::floor::{Carrier, FloorClient, Waiting, address_of};
@@ -160,7 +161,8 @@ fn crowds(
     let operation = Operation::Octet;
     let mut variants = Vec::new();
     let (floor, address) = start_floor(Carrier::Tcp, Waiting::Blocking, &options.placement)?;
-    let sizes = operation.sizes(options.key);
+    let orb = client_orb(threads)?;
+    let sizes = message_sizes(&orb, operation, options)?;
     let clients = (0..threads).map(|_| FloorClient::connect(&address_of(&address)?, sizes));
     let clients: Vec<FloorClient> = clients.collect::<Result<_, Failure>>()?;
     let named = |peer: &'static str, config: String| Label {
@@ -172,7 +174,6 @@ fn crowds(
         subject: Box::new(Crowd::new(clients, floor.pid())),
         against: Vec::new(),
     });
-    let orb = client_orb(threads)?;
     let mut servers = Vec::new();
     for &architecture in architectures {
         let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;

@@ -59,6 +59,7 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
 pub fn start_floor(carrier: Carrier, waiting: Waiting, placement: &Placement) -> Result<(Service, String), Failure> {
     let waiting = match waiting {
         Waiting::Blocking => "blocking".to_owned(),
+        Waiting::Looking => "looking".to_owned(),
         Waiting::Epoll(threads) => format!("epoll:{threads}"),
     };
     start("the floor server", &["floor", carrier.name(), &waiting], placement)
@@ -123,15 +124,14 @@ fn number(text: &str, most: usize) -> Result<usize, Failure> {
 }
 
 fn carrier_of(text: &str) -> Result<Carrier, Failure> {
-    [Carrier::Tcp, Carrier::Unix]
-        .into_iter()
-        .find(|carrier| carrier.name() == text)
-        .ok_or_else(|| Failure::new(format!("there is no carrier `{text}`")))
+    Carrier::from_name(text).ok_or_else(|| Failure::new(format!("there is no carrier `{text}`")))
 }
 
 fn waiting_of(text: &str) -> Result<Waiting, Failure> {
-    if text == "blocking" {
-        return Ok(Waiting::Blocking);
+    match text {
+        "blocking" => return Ok(Waiting::Blocking),
+        "looking" => return Ok(Waiting::Looking),
+        _ => {}
     }
     let threads =
         text.strip_prefix("epoll:").and_then(|number| number.parse().ok()).filter(|&n| (1..=256).contains(&n));
@@ -147,7 +147,9 @@ mod tests {
         assert_eq!(waiting_of("blocking").unwrap(), Waiting::Blocking);
         assert_eq!(waiting_of("epoll:3").unwrap(), Waiting::Epoll(3));
         assert!(waiting_of("epoll:0").is_err() && waiting_of("epoll:").is_err() && waiting_of("").is_err());
+        assert_eq!(waiting_of("looking").unwrap(), Waiting::Looking);
         assert_eq!(carrier_of("unix").unwrap(), Carrier::Unix);
+        assert_eq!(carrier_of("shm").unwrap(), Carrier::SharedMemory);
         assert_eq!(run([OsString::from("what")]), 1);
     }
 }

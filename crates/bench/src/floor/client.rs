@@ -4,9 +4,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use corelane_sys::clock;
+use corelane_sys::ring::bare::Bare;
 use corelane_sys::socket::{self, Address, Options, Wait};
 
-use super::Sizes;
+use super::{FloorAddress, Sizes, memory};
 use crate::Failure;
 use crate::harness::Subject;
 use crate::sample::{Samples, timed};
@@ -20,32 +21,34 @@ pub(super) const SETTLE: u8 = 1;
 /// One connection to a floor server.
 #[derive(Debug)]
 pub struct FloorClient {
-    socket: OwnedFd,
+    link: Link,
     request: Vec<u8>,
     reply: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Link {
+    Socket(OwnedFd),
+    /// Without a bound for its waits: a time-out is a timer of the kernel's for each, which a floor does not have.
+    Memory(Bare),
 }
 
 impl FloorClient {
     /// Connects and tells the server the sizes.
     ///
     /// # Errors
-    /// Nobody listens there, or the sizes are too large.
-    pub fn connect(address: &Address, sizes: Sizes) -> Result<Self, Failure> {
+    /// Nobody listens there, or the sizes are too large, or those of oneways where there are none.
+    pub fn connect(address: &FloorAddress, sizes: Sizes) -> Result<Self, Failure> {
         if sizes.request == 0 || sizes.request.max(sizes.reply) > Sizes::LARGEST {
             return Err(Failure::new(format!("messages have 1 to {} octets", Sizes::LARGEST)));
         }
-        let deadline = clock::now() + PATIENCE;
-        let connected = socket::connect(address, &Options::default(), Some(deadline)).and_then(|socket| {
-            socket::set_receive_timeout(socket.as_fd(), Some(PATIENCE))?;
-            socket::set_send_timeout(socket.as_fd(), Some(PATIENCE))?;
-            let mut preamble = [0; 16];
-            preamble[..8].copy_from_slice(&(sizes.request as u64).to_le_bytes());
-            preamble[8..].copy_from_slice(&(sizes.reply as u64).to_le_bytes());
-            socket::send(socket.as_fd(), &preamble, Wait::Block)?;
-            Ok(socket)
-        });
-        let socket = connected.map_err(|error| Failure::new(format!("no floor server at {address}: {error}")))?;
-        Ok(FloorClient { socket, request: vec![0; sizes.request], reply: vec![0; sizes.reply.max(1)] })
+        let link = match address.memory {
+            Some(_) if sizes.reply == 0 => return Err(Failure::new("shared memory has one place: no oneways")),
+            Some(looking) => memory::connect(&address.socket, sizes, looking, PATIENCE).map(Link::Memory),
+            None => connected(&address.socket, sizes).map(Link::Socket),
+        };
+        let link = link.map_err(|error| Failure::new(format!("no floor server at {address}: {error}")))?;
+        Ok(FloorClient { link, request: vec![0; sizes.request], reply: vec![0; sizes.reply.max(1)] })
     }
 
     /// Sends requests and reads the reply of each.
@@ -88,10 +91,17 @@ impl FloorClient {
     }
 
     #[inline]
-    fn send(&self) -> Result<(), Failure> {
+    fn send(&mut self) -> Result<(), Failure> {
+        let socket = match &mut self.link {
+            Link::Socket(socket) => &*socket,
+            Link::Memory(bare) => {
+                bare.send(&self.request);
+                return Ok(());
+            }
+        };
         let mut sent = 0;
         while sent < self.request.len() {
-            match socket::send(self.socket.as_fd(), &self.request[sent..], Wait::Block) {
+            match socket::send(socket.as_fd(), &self.request[sent..], Wait::Block) {
                 Ok(count) => sent += count,
                 Err(error) => return Err(Failure::new(format!("sending to the floor server: {error}"))),
             }
@@ -101,16 +111,29 @@ impl FloorClient {
 
     #[inline]
     fn receive(&mut self) -> Result<(), Failure> {
+        let gone = || Failure::new("the floor server has closed the connection");
+        let socket = match &mut self.link {
+            Link::Socket(socket) => &*socket,
+            Link::Memory(bare) => return if bare.receive(&mut self.reply) { Ok(()) } else { Err(gone()) },
+        };
         let mut have = 0;
         while have < self.reply.len() {
-            match socket::recv(self.socket.as_fd(), &mut self.reply[have..], Wait::Block) {
-                Ok(0) => return Err(Failure::new("the floor server has closed the connection")),
+            match socket::recv(socket.as_fd(), &mut self.reply[have..], Wait::Block) {
+                Ok(0) => return Err(gone()),
                 Ok(count) => have += count,
                 Err(error) => return Err(Failure::new(format!("receiving from the floor server: {error}"))),
             }
         }
         Ok(())
     }
+}
+
+fn connected(address: &Address, sizes: Sizes) -> std::io::Result<OwnedFd> {
+    let socket = socket::connect(address, &Options::default(), Some(clock::now() + PATIENCE))?;
+    socket::set_receive_timeout(socket.as_fd(), Some(PATIENCE))?;
+    socket::set_send_timeout(socket.as_fd(), Some(PATIENCE))?;
+    socket::send(socket.as_fd(), &sizes.preamble(), Wait::Block)?;
+    Ok(socket)
 }
 
 /// Two-way exchanges as a subject of the harness.

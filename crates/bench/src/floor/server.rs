@@ -10,11 +10,11 @@ use std::sync::{Arc, OnceLock};
 
 use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
-use corelane_sys::socket::{self, Address, Options, Shutdown, Wait};
+use corelane_sys::socket::{self, Options, Shutdown, Wait};
 use corelane_sys::thread::Builder;
 
 use super::client::SETTLE;
-use super::{Carrier, Sizes, Waiting, address_text, listening_address};
+use super::{Carrier, FloorAddress, Sizes, Waiting, listening_address, memory, read_preamble};
 use crate::Failure;
 use crate::service::serve_lines;
 
@@ -25,34 +25,43 @@ const CHUNK: usize = 64 * 1024;
 pub struct FloorServer {
     listener: Arc<OwnedFd>,
     pool: Option<Arc<Pool>>,
-    address: Address,
+    address: FloorAddress,
 }
 
 impl FloorServer {
     /// Listens and serves on threads of this process.
     ///
     /// # Errors
-    /// The limits of the process.
+    /// The limits of the process, or the carrier has no such way to wait.
     pub fn open(carrier: Carrier, waiting: Waiting) -> Result<Self, Failure> {
         Self::start(carrier, waiting).map_err(|error| Failure::new(format!("the floor server does not start: {error}")))
     }
 
     /// Where it listens.
     #[must_use]
-    pub fn address(&self) -> &Address {
+    pub fn address(&self) -> &FloorAddress {
         &self.address
     }
 
     fn start(carrier: Carrier, waiting: Waiting) -> io::Result<Self> {
+        let in_memory = carrier == Carrier::SharedMemory;
+        let pool = match (waiting, in_memory) {
+            (Waiting::Blocking, _) | (Waiting::Looking, true) => None,
+            (Waiting::Epoll(threads), false) => Some(Pool::start(threads)?),
+            (Waiting::Looking, false) | (Waiting::Epoll(_), true) => {
+                let reason = format!("nobody waits like that over {}", carrier.name());
+                return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+            }
+        };
         let listener =
             Arc::new(socket::listen(&listening_address(carrier), &Options::default(), socket::DEFAULT_BACKLOG)?);
-        let address = socket::local_address(listener.as_fd())?;
-        let pool = match waiting {
-            Waiting::Blocking => None,
-            Waiting::Epoll(threads) => Some(Pool::start(threads)?),
-        };
+        let looking = in_memory.then_some(waiting == Waiting::Looking);
+        let address = FloorAddress { socket: socket::local_address(listener.as_fd())?, memory: looking };
         let (accepting, watching) = (listener.clone(), pool.clone());
-        Builder::new().name("floor/accept").spawn(move || accept(accepting.as_fd(), watching.as_ref()))?;
+        Builder::new().name("floor/accept").spawn(move || match looking {
+            Some(looking) => accept_memory(accepting.as_fd(), looking),
+            None => accept(accepting.as_fd(), watching.as_ref()),
+        })?;
         Ok(FloorServer { listener, pool, address })
     }
 }
@@ -73,7 +82,7 @@ impl Drop for FloorServer {
 /// It cannot listen.
 pub fn run(carrier: Carrier, waiting: Waiting) -> Result<(), Failure> {
     let server = FloorServer::open(carrier, waiting)?;
-    println!("ready {}", address_text(server.address()));
+    println!("ready {}", server.address());
     serve_lines(|_| None).map_err(|error| Failure::new(error.to_string()))
 }
 
@@ -89,16 +98,20 @@ fn accept(listener: BorrowedFd<'_>, pool: Option<&Arc<Pool>>) {
     }
 }
 
+/// The same, of clients that pass memory.
+fn accept_memory(listener: BorrowedFd<'_>, looking: bool) {
+    while let Ok((socket, _)) = socket::accept(listener, Wait::Block) {
+        let Some((bare, sizes)) = memory::accept(socket.as_fd(), looking) else { continue };
+        // Without a thread the end is dropped, which the client reports.
+        drop(Builder::new().name("floor/serve").spawn(move || memory::serve(bare, sizes)));
+    }
+}
+
 /// The sizes that a client announces, if they are sensible.
 fn read_sizes(socket: BorrowedFd<'_>) -> Option<Sizes> {
     let mut preamble = [0; 16];
     fill(socket, &mut preamble, 0)?;
-    let number = |at: usize| {
-        let octets: [u8; 8] = preamble[at..at + 8].try_into().ok()?;
-        usize::try_from(u64::from_le_bytes(octets)).ok().filter(|&size| size <= Sizes::LARGEST)
-    };
-    let sizes = Sizes { request: number(0)?, reply: number(8)? };
-    (sizes.request > 0).then_some(sizes)
+    read_preamble(&preamble)
 }
 
 /// A thread's whole work for one connection.

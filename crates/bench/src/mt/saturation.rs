@@ -52,7 +52,7 @@ impl Load {
             (Load::None, _) => [None, None],
             (Load::Work, _) => [None, Some(1.5)],
             (Load::Bulk, Carrier::Tcp) => [Some(1.8), Some(2.5)],
-            (Load::Bulk, Carrier::Unix) => [Some(1.3), Some(1.3)],
+            (Load::Bulk, Carrier::Unix | Carrier::SharedMemory) => [Some(1.3), Some(1.3)],
         }
     }
 }

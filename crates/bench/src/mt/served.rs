@@ -7,6 +7,7 @@ use corelane_sys::thread::{Builder, Scheduling};
 
 use super::TOP;
 use crate::Failure;
+use crate::call::message_sizes;
 use crate::crowd::Member;
 use crate::floor::{Carrier, FloorClient, Sizes, Waiting, address_of};
 use crate::operation::Operation;
@@ -86,7 +87,8 @@ fn at_the_top(options: &Options) -> Placement {
 /// Bare sockets, a blocking thread for each client.
 pub(super) fn floor(operation: Operation, options: &Options) -> Result<Served, Failure> {
     let (server, address) = start_floor(Carrier::Tcp, Waiting::Blocking, &at_the_top(options))?;
-    let made = Made::Floor(address, operation.sizes(options.key));
+    let sizes = message_sizes(&client_orb(0)?, operation, options)?;
+    let made = Made::Floor(address, sizes);
     Ok(Served { peer: "floor", transport: "tcp", config: "blocking".to_owned(), server, made })
 }
 

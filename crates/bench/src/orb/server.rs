@@ -37,17 +37,15 @@ pub(crate) fn operations(width: usize) -> Result<(), Failure> {
 /// Where benchmarks listen for TCP.
 pub(crate) const LOOPBACK: &str = "tcp:127.0.0.1:0";
 
-/// The same by carrier: of Unix sockets a path that no other server has.
+/// The same by carrier: of Unix sockets and shared memory a path that no other server has.
 pub(crate) fn free_address(carrier: Carrier) -> String {
     static USED: AtomicUsize = AtomicUsize::new(0);
-    match carrier {
-        Carrier::Tcp => LOOPBACK.to_owned(),
-        Carrier::Unix => {
-            let number = USED.fetch_add(1, Ordering::Relaxed);
-            let name = format!("corelane-bench-{}-{number}.sock", std::process::id());
-            format!("unix:{}", std::env::temp_dir().join(name).display())
-        }
+    if carrier == Carrier::Tcp {
+        return LOOPBACK.to_owned();
     }
+    let number = USED.fetch_add(1, Ordering::Relaxed);
+    let name = format!("corelane-bench-{}-{number}.sock", std::process::id());
+    format!("{}:{}", carrier.name(), std::env::temp_dir().join(name).display())
 }
 
 fn one(architecture: Architecture, address: &str, servant: Servant) -> Result<(), Failure> {

@@ -40,6 +40,12 @@ impl Kind {
         }
     }
 
+    /// Whether its server can be reached like that.
+    #[must_use]
+    pub fn carries(self, carrier: Carrier) -> bool {
+        carrier == Carrier::Tcp || (self == Kind::OmniOrb && carrier == Carrier::Unix)
+    }
+
     /// Below interop/peers.
     fn folder(self) -> &'static str {
         match self {
@@ -171,20 +177,23 @@ impl Peer {
     /// Starts a server; answers its object's reference.
     ///
     /// # Errors
-    /// It does not start.
+    /// It does not start, or has no such carrier.
     pub fn serve(
         &self,
         carrier: Carrier,
         threads: Threads,
         placement: &Placement,
     ) -> Result<(Service, String), Failure> {
+        if !self.kind.carries(carrier) {
+            return Err(Failure::new(format!("{} cannot be reached over {}", self.kind, carrier.name())));
+        }
         let mut command = self.command();
         command.arg("--serve");
         if self.kind == Kind::OmniOrb {
             let endpoint = match carrier {
-                Carrier::Tcp => "giop:tcp:127.0.0.1:",
                 // Without a path it takes one below /tmp/omni-USER, and removes it at its end.
                 Carrier::Unix => "giop:unix:",
+                Carrier::Tcp | Carrier::SharedMemory => "giop:tcp:127.0.0.1:",
             };
             command.args(["-ORBendPoint", endpoint]).args(LARGE_MESSAGES);
             if threads == Threads::Pool {

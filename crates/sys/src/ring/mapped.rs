@@ -202,7 +202,7 @@ impl End<'_> {
     }
 
     fn park(&self, word: Word, time: Duration) -> bool {
-        self.mapping.futex_wait(self.offset(word), protocol::PARKED, time)
+        self.mapping.futex_wait(self.offset(word), protocol::PARKED, Some(time))
     }
 
     /// Ends a [`park`](Self::park) of this process's own threads.

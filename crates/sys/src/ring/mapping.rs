@@ -118,15 +118,15 @@ impl Mapping {
         unsafe { std::ptr::copy_nonoverlapping(self.octets.as_ptr().add(offset), to.as_mut_ptr(), to.len()) }
     }
 
-    /// Sleeps while the word at `offset` is `expected`, `time` at most. May return early; true if the time is over.
-    pub(super) fn futex_wait(&self, offset: usize, expected: u32, time: Duration) -> bool {
+    /// Sleeps while the word at `offset` is `expected`, `time` at most, where one is given. May return early; true if the time is over.
+    pub(super) fn futex_wait(&self, offset: usize, expected: u32, time: Option<Duration>) -> bool {
         let word = self.word(offset);
-        let time = clock::timespec(time);
+        let time = time.map(clock::timespec);
+        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         // Shared between processes: no FUTEX_PRIVATE_FLAG.
-        // SAFETY: `word` is a live, aligned word, `time` outlives the call.
-        let slept = call::futex(|| unsafe {
-            libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const time)
-        });
+        // SAFETY: `word` is a live, aligned word; what `time` points to, if to anything, outlives the call.
+        let slept =
+            call::futex(|| unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, time) });
         // Otherwise it was woken, the word is another, or a signal came: the caller looks in every case.
         slept.is_err_and(|error| error.raw_os_error() == Some(libc::ETIMEDOUT))
     }

@@ -20,6 +20,9 @@
 mod protocol;
 
 #[cfg(not(loom))]
+pub mod bare;
+
+#[cfg(not(loom))]
 mod mapping;
 
 #[cfg(not(loom))]
