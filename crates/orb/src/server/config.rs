@@ -13,7 +13,9 @@ pub enum Dispatch {
         /// Connections that get a thread of their own; further ones are served by the shared threads.
         most: usize,
     },
-    /// Threads that take turns at waiting: no hand-off, requests of one connection run side by side.
+    /// Threads that take turns at waiting: no hand-off, requests of one connection run side by side. While one connection sends more
+    /// than 200 short requests a millisecond, one thread runs them and the others look every millisecond whether it keeps up;
+    /// not in pools with priorities.
     LeaderFollowers {
         /// Number of threads.
         threads: usize,

@@ -28,6 +28,7 @@ use super::keeper::Keeper;
 use super::queue::Queue;
 use super::ready::ReadyList;
 pub(crate) use super::ready::Work;
+use super::rush::Rush;
 use super::worker::{Message, Read, Worker};
 use super::{dedicated, request};
 use crate::clock;
@@ -77,6 +78,8 @@ pub(crate) struct Lane {
     waking: Notice,
     /// Half-sync/half-async only.
     pub(crate) queue: Option<Queue>,
+    /// Leaders and followers at best effort only.
+    pub(super) rush: Option<Rush>,
     lingering: Lingering,
     budget: Arc<Budget>,
     /// How long a peer has for its part of the end.
@@ -124,6 +127,10 @@ impl Lane {
             Some(role) if role.rules.need_a_keeper() => Some(Keeper::new()?),
             _ => None,
         };
+        let rush = match config.dispatch {
+            Dispatch::LeaderFollowers { threads: 2.. } if role.is_none() => Some(Rush::new()),
+            _ => None,
+        };
         let budget = Budget::new(config.held_octets);
         Ok(Arc::new_cyclic(|own: &Weak<Lane>| {
             let lane = own.clone();
@@ -147,6 +154,7 @@ impl Lane {
                 ready: ReadyList::new(),
                 waking: Notice::new(),
                 queue,
+                rush,
                 lingering: Lingering::new(),
                 budget,
                 closing_time,
@@ -203,7 +211,8 @@ impl Lane {
         let mut worker = Worker::new();
         super::serving::enter(self, core);
         while !self.stop.load(Ordering::Acquire) {
-            if let Err(error) = self.step(core, &mut worker, None) {
+            let stepped = self.step(core, &mut worker, None);
+            if let Err(error) = stepped.and_then(|()| self.mind_rush(core, &mut worker)) {
                 core.events().report(&OrbEvent::ThreadFailed { message: format!("{}: {error}", self.config.name) });
                 break;
             }
@@ -327,6 +336,12 @@ impl Lane {
         }
     }
 
+    /// The next piece of listed work, if there is any.
+    #[inline]
+    pub(super) fn next_listed(&self) -> Option<Work> {
+        if self.has_ready() { self.next_ready() } else { None }
+    }
+
     #[cold]
     fn next_ready(&self) -> Option<Work> {
         let (work, more) = self.ready.next();
@@ -334,6 +349,18 @@ impl Lane {
             self.wake_one();
         }
         work
+    }
+
+    /// Lists the rest of what was read at `place`, for a thread that is idle if there may be one.
+    #[cold]
+    fn offer(&self, place: (u32, u32)) {
+        match self.config.dispatch {
+            // There is none, and the calling thread will look before it waits.
+            Dispatch::Reactive | Dispatch::LeaderFollowers { threads: ..=1 } if self.keeper.is_none() => {
+                self.ready.push(Work::Rest(place));
+            }
+            _ => self.push(Work::Rest(place)),
+        }
     }
 
     /// Lists work and wakes one idle thread.
@@ -444,13 +471,18 @@ impl Lane {
             self.enqueue(core, worker, queue, &connection, message);
             return more;
         }
-        if more {
-            self.push(Work::Rest(place));
+        if worker.part.is_runner() {
+            self.count_in_rush(&worker.part, token(place));
+        }
+        let keeps = more && self.keeps_rest(&mut worker.part, token(place));
+        if more && !keeps {
+            self.offer(place);
         }
         if !worker.serve(core, &connection, message, Wait::Now) {
             self.ended(core, place);
+            return false;
         }
-        false
+        keeps
     }
 
     /// Half-sync/half-async: the message goes to the queue, or back to the client as TRANSIENT.
@@ -741,6 +773,9 @@ impl Lane {
         drop(dropped);
         let dynamic = self.keeper.as_ref().map(Keeper::stop).unwrap_or_default();
         self.lingering.cut();
+        if let Some(rush) = &self.rush {
+            rush.end();
+        }
         self.wake.notify();
         if let Some(queue) = &self.queue {
             queue.stop();
@@ -828,7 +863,7 @@ fn token(place: (u32, u32)) -> u64 {
 
 /// Slot and generation of a connection's token.
 #[inline]
-fn place(token: u64) -> (u32, u32) {
+pub(super) fn place(token: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = token.to_be_bytes();
     (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
 }

@@ -12,6 +12,7 @@ pub(crate) mod lane;
 mod queue;
 mod ready;
 pub(crate) mod request;
+mod rush;
 pub(crate) mod serving;
 pub(crate) mod worker;
 

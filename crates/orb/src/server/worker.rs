@@ -10,6 +10,7 @@ use corelane_wire::{Limits, Scratch, Version};
 
 use super::connection::{Connection, Reading};
 use super::request;
+use super::rush::Part;
 use crate::fault::Fault;
 use crate::orb::Core;
 use crate::receive::{KEPT, ReceiveBuffer};
@@ -26,6 +27,8 @@ pub(crate) struct Worker {
     pub(crate) buffer: ReceiveBuffer,
     /// The last piece of work came from the ready list: what is reported has its turn now.
     pub(crate) was_listed: bool,
+    /// In the lane's rush.
+    pub(super) part: Part,
     spares: Vec<ReceiveBuffer>,
     pub(crate) memory: Memory,
     /// It reads and runs nothing: the lane's keeper.
