@@ -56,10 +56,16 @@ fn a_change_deep_inside_is_a_change_of_the_whole() {
     let leaf = Tree { name: "leaf".into(), content: Any::null(), children: vec![] };
     let mut value = dyn_any(&Tree { name: "top".into(), content: Any::null(), children: vec![leaf] });
     assert!(value.seek(2));
-    let children = value.current_component().unwrap().unwrap();
-    let child = children.current_component().unwrap().unwrap();
+    let mut children = value.current_component().unwrap().unwrap();
+    let mut child = children.current_component().unwrap().unwrap();
     child.insert(&"changed".to_owned()).unwrap();
+    drop(child);
+    drop(children);
     assert_eq!(value.to_any().unwrap().extract::<Tree>().unwrap().children[0].name, "changed");
+    // What is put in the place of a component is the whole.
+    let mut replaced = value.clone();
+    *replaced.current_component().unwrap().unwrap() = dyn_any(&1i32);
+    assert_eq!(replaced, dyn_any(&1i32));
     // The bound of the name is 32.
     value.rewind();
     assert_eq!(value.insert(&"x".repeat(33)), Err(DynAnyError::InvalidValue));

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use corelane::mapping::{Decoder, Encoder, read_value, write_value};
-use corelane::{Any, AnyValueRef, CdrError, TypeCode, ValueFactories, ValueGraph, ValueRef};
+use corelane::{
+    Any, AnyValueRef, CdrError, SystemExceptionKind, TypeCode, Value, ValueFactories, ValueGraph, ValueRef,
+};
 use corelane_wire::cdr::{Cdr, Endian, ValueSpace};
 
 corelane::include_idl!("values");
@@ -34,6 +36,8 @@ fn assert_ring(found: &NodeRef) {
 fn around(any: &Any) -> Any {
     let around: Any = Any::new(&vec![any.clone(), any.clone()]).unwrap().extract::<Vec<Any>>().unwrap().swap_remove(1);
     assert_eq!(&around, any);
+    // And as a tree.
+    assert_eq!(&Any::from_value(any.type_code(), &around.value().unwrap()).unwrap(), any);
     around
 }
 
@@ -70,6 +74,30 @@ fn boxes_and_abstract_types() {
     let shape: ShapeRef = ValueRef::new(Circle { radius: 2.0 }).widen();
     let any = around(&Any::new(&Some(shape)).unwrap());
     assert_eq!(any.extract::<Option<CircleRef>>().unwrap().unwrap().get().radius, 2.0);
+}
+
+#[test]
+fn trees_of_values_that_are_none_of_their_type() {
+    let any = Any::new(&Some(ring())).unwrap();
+    let Value::Instance(ring) = any.value().unwrap() else { panic!("{any:?}") };
+    // id, left, right: the second node is in both, and leads back.
+    let Value::Instance(second) = &ring.state[1] else { panic!("{ring:?}") };
+    assert_eq!((ring.number, second.number, &second.state[1], &ring.state[2]), {
+        (0, 1, &Value::Again(0), &Value::Again(1))
+    });
+    let refused = |change: &dyn Fn(&mut corelane_wire::dynamic::Instance)| {
+        let mut changed = ring.clone();
+        change(&mut changed);
+        Any::from_value(any.type_code(), &Value::Instance(changed)).unwrap_err().kind()
+    };
+    let bad = SystemExceptionKind::BadParam;
+    assert_eq!(refused(&|ring| ring.state[2] = Value::Again(7)), bad);
+    assert_eq!(refused(&|ring| ring.state.truncate(3)), bad);
+    assert_eq!(refused(&|ring| ring.state[2] = ring.state[1].clone()), bad);
+    assert_eq!(refused(&|ring| ring.type_code = TypeCode::described(&BASE_TYPE)), bad);
+    assert_eq!(refused(&|ring| ring.type_code = TypeCode::described(&SHAPE_TYPE)), bad);
+    assert_eq!(refused(&|ring| ring.state[1] = Value::Long(1)), bad);
+    assert!(Any::from_value(&TypeCode::VALUE_BASE, &any.value().unwrap()).is_ok());
 }
 
 #[test]

@@ -25,11 +25,19 @@ pub(crate) struct Types<'c> {
     compilation: &'c Compilation,
     /// Types that are being made: a use of one of them is its announcement.
     open: Vec<DefinitionId>,
+    /// Values (IDL `valuetype`) that were numbered.
+    values: u32,
 }
 
 impl<'c> Types<'c> {
     pub(crate) fn new(compilation: &'c Compilation) -> Self {
-        Types { compilation, open: Vec::new() }
+        Types { compilation, open: Vec::new(), values: 0 }
+    }
+
+    /// A number for one more value (IDL `valuetype`).
+    pub(crate) fn number_value(&mut self) -> u32 {
+        self.values += 1;
+        self.values
     }
 
     pub(crate) fn name(&self, id: DefinitionId) -> &'c str {
@@ -119,7 +127,12 @@ impl<'c> Types<'c> {
                     ValueFlavor::Abstract => 2,
                     ValueFlavor::Plain => i16::from(value.truncatable) * 3,
                 };
-                TypeCode::value(repository_id, name, modifier, None, state)
+                let concrete = |base: &&DefinitionId| match &compilation.model.get(**base).kind {
+                    Kind::Value(base) => base.flavor != ValueFlavor::Abstract,
+                    _ => false,
+                };
+                let base = value.bases.iter().find(concrete).map(|base| self.of_definition(*base)).transpose()?;
+                TypeCode::value(repository_id, name, modifier, base, state)
             }
             Kind::Native if name == "TypeCode" => return Ok(TypeCode::TYPE_CODE),
             _ => return Err(format!("`{name}` is no type that can be sent")),

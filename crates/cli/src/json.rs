@@ -7,12 +7,13 @@
 //! | structures, exceptions | objects |
 //! | unions | `{"discriminator": ..., "NAME": ...}`; the discriminator may be left out where the name says it |
 //! | sequences, arrays | arrays |
+//! | values (IDL `valuetype`) | objects with the whole state, a value box what it holds, or null; of a value that came before `{"same as": 0}`, by its place in the order of values |
 //! | references | `"IOR:..."` or null |
 //! | any | `{"type": "long", "value": 1}`; what has no type is a string, a boolean, a long long or a double |
 //! | TypeCodes | the name of a type |
 
 use corelane::{Any, Kind, LongDouble, Octets, TypeCode, Value};
-use corelane_wire::dynamic::UnionValue;
+use corelane_wire::dynamic::{Instance, UnionValue};
 use corelane_wire::ior::{Ior, ObjectUrl};
 use corelane_wire::{AnyValue, Limits};
 use serde_json::{Map, Number, Value as Json};
@@ -73,7 +74,17 @@ fn shown(value: &Value, type_code: &TypeCode) -> Json {
             Json::Array(list.iter().map(|value| shown(value, &element)).collect())
         }
         Value::Octets(octets) => Json::Array(octets.iter().map(|octet| Json::from(*octet)).collect()),
+        Value::Instance(instance) => shown_instance(instance),
+        Value::Again(number) => Json::Object(Map::from_iter([("same as".to_owned(), Json::from(*number))])),
     }
+}
+
+fn shown_instance(instance: &Instance) -> Json {
+    if let (Some(boxed), [held]) = (instance.type_code.content_type(), instance.state.as_slice()) {
+        return shown(held, &boxed);
+    }
+    let members = instance.type_code.state_members().into_iter().zip(&instance.state);
+    Json::Object(members.map(|(member, value)| (member.name, shown(value, &member.ty))).collect())
 }
 
 fn shown_union(union: &UnionValue, type_code: &TypeCode) -> Json {
@@ -156,17 +167,24 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
             _ => return Err(format!("{json} is no IOR:")),
         },
         Kind::Struct | Kind::Except => {
-            let object = json.as_object().ok_or_else(wrong)?;
-            let members = (0..resolved.member_count()).map(|index| {
-                let name = resolved.member_name(index).unwrap_or_default();
-                let member = object.get(name).ok_or_else(|| format!("{type_code} has a member `{name}`"))?;
-                read(member, &resolved.member_type(index).unwrap_or(TypeCode::NULL), types)
-            });
-            let members = members.collect::<Result<Vec<_>, _>>()?;
-            if object.len() != members.len() {
-                return Err(format!("{json} has members that {type_code} has not"));
-            }
-            Value::Struct(members)
+            let member = |index| {
+                let name = resolved.member_name(index).unwrap_or_default().to_owned();
+                (name, resolved.member_type(index).unwrap_or(TypeCode::NULL))
+            };
+            let members = (0..resolved.member_count()).map(member).collect();
+            Value::Struct(read_members(json, &resolved, members, types)?)
+        }
+        Kind::Value | Kind::ValueBox if json.is_null() => Value::Null,
+        Kind::Value | Kind::ValueBox => {
+            let number = types.number_value();
+            let state = match resolved.content_type() {
+                Some(held) => vec![read(json, &held, types)?],
+                None => {
+                    let members = resolved.state_members().into_iter().map(|member| (member.name, member.ty));
+                    read_members(json, &resolved, members.collect(), types)?
+                }
+            };
+            Value::Instance(Box::new(Instance { number, type_code: resolved, state }))
         }
         Kind::Union => read_union(json, &resolved, types)?,
         Kind::Sequence | Kind::Array => {
@@ -181,6 +199,25 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
         }
         _ => return Err(format!("a value of {type_code} cannot be given")),
     })
+}
+
+/// An object with just these members.
+fn read_members(
+    json: &Json,
+    type_code: &TypeCode,
+    members: Vec<(String, TypeCode)>,
+    types: &mut Types<'_>,
+) -> Result<Vec<Value>, String> {
+    let object = json.as_object().ok_or_else(|| format!("{json} is no {type_code}"))?;
+    let mut values = Vec::with_capacity(members.len());
+    for (name, ty) in members {
+        let member = object.get(&name).ok_or_else(|| format!("{type_code} has a member `{name}`"))?;
+        values.push(read(member, &ty, types)?);
+    }
+    if object.len() != values.len() {
+        return Err(format!("{json} has members that {type_code} has not"));
+    }
+    Ok(values)
 }
 
 fn integer(json: &Json) -> Option<i128> {

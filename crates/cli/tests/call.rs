@@ -14,6 +14,9 @@ const IDL: &str = r#"
       enum Colour { red, green };
       struct Item { string name; long count; Colour shade; sequence<double> prices; };
       union Choice switch (long) { case 1: string text; case 2: Item thing; default: boolean flag; };
+      valuetype Mark { public long at; };
+      valuetype Label string;
+      valuetype Link : truncatable Mark { public Label name; private Link next; };
       exception Missing { string what; };
       typedef fixed<7, 2> Money;
       const long MOST = 3 * 4;
@@ -131,6 +134,11 @@ fn any_operation_is_called_from_its_idl() {
     let money = json(call(&["same", r#"{"type": "Money", "value": "-12.50"}"#]));
     assert_eq!(money.1["result"]["value"], json!("-12.50"));
     assert_eq!(json(call(&["same", "plain text"])).1["result"], json!({ "type": "string", "value": "plain text" }));
+    // Values, with what they inherit, in boxes, and null.
+    let links = r#"{"type": "Link", "value": {"at": 1, "name": "a", "next": {"at": 2, "name": null, "next": null}}}"#;
+    let value = json!({ "at": 1, "name": "a", "next": { "at": 2, "name": null, "next": null } });
+    let answer = json(call(&["same", links])).1["result"].clone();
+    assert_eq!((&answer["type"], &answer["value"]), (&json!("valuetype Link"), &value));
 
     for (words, reason) in [
         (&["more", it, "4"][..], "takes 3 arguments"),
@@ -138,6 +146,7 @@ fn any_operation_is_called_from_its_idl() {
         (&["more", "{}", "4", which], "argument `it`: "),
         (&["more", it, "4", r#"{"discriminator": 1, "flag": true}"#], "argument `which`: "),
         (&["nothing"], "has no operation `nothing`"),
+        (&["same", r#"{"type": "Link", "value": {"name": "a", "next": null}}"#], "has a member `at`"),
         (&["same", r#"{"type": "Shop::Nothing", "value": 1}"#], "no type `Shop::Nothing`"),
         (&["_set_level", "1"], "has no operation `_set_level`"),
     ] {

@@ -71,6 +71,10 @@ impl Any {
         Any { value, core }
     }
 
+    pub(crate) fn core(&self) -> Option<&Arc<Core>> {
+        self.core.as_ref()
+    }
+
     pub(crate) fn wire(&self) -> &AnyValue {
         &self.value
     }

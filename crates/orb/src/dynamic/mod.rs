@@ -8,6 +8,6 @@ mod dyn_any;
 mod request;
 mod servant;
 
-pub use dyn_any::{DynAny, DynAnyError};
+pub use dyn_any::{Component, DynAny, DynAnyError};
 pub use request::{DeferredRequest, Request, RequestError, Response};
 pub use servant::{DynamicServant, ServerRequest};

@@ -76,7 +76,12 @@ impl AnyValue {
     /// # Errors
     /// [`CdrError::NotOfType`], and whatever else a value cannot be written for.
     pub fn from_value(type_code: &TypeCode, value: &Value) -> Result<AnyValue, CdrError> {
-        AnyValue::write(type_code, |e| value.encode(type_code, e))
+        let mut types = Vec::new();
+        let written = AnyValue::write(type_code, |e| {
+            types = value.encode_telling(type_code, e)?;
+            Ok(())
+        });
+        Ok(written?.with_value_types(types))
     }
 
     /// The type.

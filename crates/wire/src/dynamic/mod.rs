@@ -9,11 +9,12 @@
 //! was read can be read again after it was written anew.
 
 mod any;
+mod instance;
 mod transfer;
 mod value;
 
 pub use any::AnyValue;
-pub use value::{UnionValue, Value};
+pub use value::{Instance, UnionValue, Value};
 
 pub(crate) use transfer::transfer;
 

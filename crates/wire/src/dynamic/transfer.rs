@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Arms, read_count};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, ValueHead, ValueStart};
-use crate::typecode::{Kind, TypeCode, View, read_label, write_label};
+use crate::typecode::{ABSTRACT, Kind, TypeCode, View, read_label, write_label};
 
 /// Reads a value of a type, and writes it again if there is somewhere to write.
 ///
@@ -34,7 +34,7 @@ pub(crate) struct Met {
 }
 
 impl Met {
-    fn add(&mut self, id: &str, type_code: &TypeCode) {
+    pub(super) fn add(&mut self, id: &str, type_code: &TypeCode) {
         if !self.types.iter().any(|(known, _)| **known == *id) {
             self.types.push((id.into(), type_code.clone()));
         }
@@ -200,12 +200,12 @@ impl Walk<'_> {
                 }
             }
             (ValueHead::Value(start), None) => {
-                let part = self.known_part(view, &start, d)?;
+                let part = known_part(view, &start, d, Some(&mut self.met))?;
                 self.state(part.type_code.as_ref().map_or(view, TypeCode::view), d, None)?;
                 d.end_value(&start)?;
             }
             (ValueHead::Value(start), Some(e)) => {
-                let Part { ids, type_code } = self.known_part(view, &start, d)?;
+                let Part { ids, type_code } = known_part(view, &start, d, Some(&mut self.met))?;
                 let keep = || Arc::clone(self.keep);
                 let value = e.begin_unknown_value(identity(d, start.number), keep, ids.into_iter(), start.chunked)?;
                 self.state(type_code.as_ref().map_or(view, TypeCode::view), d, Some(e))?;
@@ -214,30 +214,6 @@ impl Walk<'_> {
             }
         }
         Ok(())
-    }
-
-    /// What is told of a value by the TypeCode, or by whoever knows its type; what types that inherit from that add is left out.
-    fn known_part(&mut self, view: View<'_>, start: &ValueStart<'_>, d: &Decoder<'_>) -> Result<Part, CdrError> {
-        let told = view.kind() != Kind::AbstractInterface && view.modifier() != ABSTRACT;
-        let ids = start.ids.as_slice();
-        if ids.is_empty() && told {
-            return Part::of(vec![Cow::Owned(view.id().to_owned())], None, view);
-        }
-        for (at, id) in ids.iter().enumerate() {
-            if at > 0 && !start.chunked {
-                break;
-            }
-            let rest = || ids.iter().skip(at).map(|id| latin1(id)).collect();
-            // First what is known here: JacORB's TypeCodes leave out the bases to which a value can be truncated.
-            if let Some(found) = d.value_type(id) {
-                self.met.add(&latin1(id), &found);
-                return Part::of(rest(), Some(found.clone()), found.view());
-            }
-            if told && *id == view.id().as_bytes() {
-                return Part::of(rest(), None, view);
-            }
-        }
-        Err(CdrError::NoValueFactory)
     }
 
     /// The state of a value, that of its bases first.
@@ -291,15 +267,52 @@ fn identity(d: &Decoder<'_>, number: u32) -> (usize, u32) {
     (d.bytes().as_ptr().addr(), number)
 }
 
+/// What is told of a value by the TypeCode, or by whoever knows its type; what types that inherit from that add is left out.
+pub(super) fn known_part(
+    view: View<'_>,
+    start: &ValueStart<'_>,
+    d: &Decoder<'_>,
+    mut met: Option<&mut Met>,
+) -> Result<Part, CdrError> {
+    let told = view.kind() != Kind::AbstractInterface && view.modifier() != ABSTRACT;
+    let ids = start.ids.as_slice();
+    if ids.is_empty() && told {
+        return Part::of(vec![Cow::Owned(view.id().to_owned())], None, view);
+    }
+    for (at, id) in ids.iter().enumerate() {
+        if at > 0 && !start.chunked {
+            break;
+        }
+        let rest = || ids.iter().skip(at).map(|id| latin1(id)).collect();
+        // First what is known here: JacORB's TypeCodes leave out the bases to which a value can be truncated.
+        if let Some(found) = d.value_type(id) {
+            if let Some(met) = met.as_deref_mut() {
+                met.add(&latin1(id), &found);
+            }
+            return Part::of(rest(), Some(found.clone()), found.view());
+        }
+        if told && *id == view.id().as_bytes() {
+            return Part::of(rest(), None, view);
+        }
+    }
+    Err(CdrError::NoValueFactory)
+}
+
 /// How much of a value is known: the repository ids from that of the known type on, and its TypeCode if it is another than the one
 /// that was expected.
-struct Part {
+pub(super) struct Part {
     ids: Vec<Cow<'static, str>>,
-    type_code: Option<TypeCode>,
+    pub(super) type_code: Option<TypeCode>,
 }
 
 impl Part {
     fn of(ids: Vec<Cow<'static, str>>, type_code: Option<TypeCode>, view: View<'_>) -> Result<Part, CdrError> {
+        Part::check(view)?;
+        Ok(Part { ids, type_code })
+    }
+
+    /// Whether the state of values of a type is what its TypeCode says.
+    pub(super) fn check(view: View<'_>) -> Result<(), CdrError> {
         let kind = view.kind();
         if !matches!(kind, Kind::Value | Kind::ValueBox | Kind::Event) {
             return Err(CdrError::BadType);
@@ -308,7 +321,7 @@ impl Part {
         if kind != Kind::ValueBox && view.modifier() == CUSTOM {
             return Err(CdrError::Unsupported);
         }
-        Ok(Part { ids, type_code })
+        Ok(())
     }
 }
 
@@ -316,9 +329,8 @@ fn latin1(octets: &[u8]) -> Cow<'static, str> {
     Cow::Owned(octets.iter().map(|octet| char::from(*octet)).collect())
 }
 
-/// Modifiers of value types.
+/// Modifier of custom value types.
 const CUSTOM: i16 = 1;
-const ABSTRACT: i16 = 2;
 
 /// Octets of numbers, which are copied in bulk.
 fn number_size(kind: Kind) -> Option<usize> {

@@ -1,5 +1,9 @@
 //! A value as a tree.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::transfer::Met;
 use super::{AnyValue, Arms, read_count};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Octets};
 use crate::ior::Ior;
@@ -66,6 +70,10 @@ pub enum Value {
     List(Vec<Value>),
     /// The elements of a sequence or array of octets.
     Octets(Octets),
+    /// A value (IDL `valuetype`); null is [`Value::Null`].
+    Instance(Box<Instance>),
+    /// The value that has this number, once more: it stands before in the tree, or around this place.
+    Again(u32),
 }
 
 /// A union: what chooses the member, and the member if one is chosen.
@@ -77,6 +85,17 @@ pub struct UnionValue {
     pub member: Option<Value>,
 }
 
+/// A value (IDL `valuetype`) with its state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instance {
+    /// What tells it apart from the other values of the tree; those that are read are numbered from 0 in the order of reading.
+    pub number: u32,
+    /// Its own type, which may inherit from the one that is expected where it stands.
+    pub type_code: TypeCode,
+    /// Its state, that of its bases first; of a value box what it holds.
+    pub state: Vec<Value>,
+}
+
 /// Parts that a tree may have: in memory they are far larger than in a message.
 const MOST_PARTS: usize = 1 << 20;
 
@@ -86,7 +105,7 @@ impl Value {
     /// # Errors
     /// Where the octets are no such value; [`CdrError::OverLimit`] for more than 2^20 parts.
     pub fn decode(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
-        Reader { parts: 0, arms: Arms::default() }.value(type_code.view(), d)
+        Reader::default().value(type_code.view(), d)
     }
 
     /// Writes the value as one of a type.
@@ -95,10 +114,21 @@ impl Value {
     /// [`CdrError::NotOfType`] where the value is none of the type; text that has no form in the code sets; a part that is over a
     /// bound.
     pub fn encode(&self, type_code: &TypeCode, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        Writer { arms: Arms::default() }.value(self, type_code.view(), e)
+        Writer::default().value(self, type_code.view(), e)
     }
 
-    /// A value of a type as the specification initialises it: zero, empty, nil, the first enumerator, the first arm.
+    /// The same; gives the types of the values (IDL `valuetype`) in it.
+    pub(super) fn encode_telling(
+        &self,
+        type_code: &TypeCode,
+        e: &mut Encoder<'_>,
+    ) -> Result<Vec<(Box<str>, TypeCode)>, CdrError> {
+        let mut writer = Writer::default();
+        writer.value(self, type_code.view(), e)?;
+        Ok(writer.met.types)
+    }
+
+    /// A value of a type as the specification initialises it: zero, empty, nil, null, the first enumerator, the first arm.
     ///
     /// # Errors
     /// [`CdrError::OverLimit`] for arrays with more than 2^20 elements and for types that contain themselves;
@@ -108,13 +138,16 @@ impl Value {
     }
 }
 
-struct Reader {
+#[derive(Default)]
+pub(super) struct Reader {
     parts: usize,
-    arms: Arms,
+    pub(super) arms: Arms,
+    /// The numbers of values in the tree and their types, by their numbers in the message.
+    pub(super) numbers: HashMap<u32, (u32, TypeCode)>,
 }
 
 impl Reader {
-    fn value(&mut self, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
+    pub(super) fn value(&mut self, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         self.parts += 1;
         if self.parts > MOST_PARTS {
             return Err(CdrError::OverLimit);
@@ -138,6 +171,9 @@ impl Reader {
             }
             Kind::Array => self.elements(view.length() as usize, view, d),
             Kind::Any => AnyValue::decode(d).map(|any| Value::Any(Box::new(any))),
+            Kind::Value | Kind::ValueBox | Kind::Event => d.nested(|d| self.instance(view, d)),
+            Kind::AbstractInterface if !d.read_bool()? => d.nested(|d| self.instance(view, d)),
+            Kind::AbstractInterface => Ior::decode(d).map(Value::Object),
             kind => read_leaf(kind, view, d),
         }
     }
@@ -190,19 +226,24 @@ fn read_leaf(kind: Kind, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, C
         Kind::Enum => Value::Enum(d.read_enum(u32::try_from(view.member_count()).unwrap_or(u32::MAX))?),
         Kind::TypeCode => Value::TypeCode(TypeCode::decode(d)?),
         Kind::ObjRef | Kind::Component | Kind::Home => Value::Object(Ior::decode(d)?),
-        Kind::AbstractInterface if d.read_bool()? => Value::Object(Ior::decode(d)?),
         Kind::Principal => Value::Octets(d.read_octets_owned()?),
         Kind::LocalInterface => return Err(CdrError::LocalObject),
         _ => return Err(CdrError::Unsupported),
     })
 }
 
-struct Writer {
+#[derive(Default)]
+pub(super) struct Writer<'v> {
     arms: Arms,
+    /// The types of the values that were begun, by their numbers.
+    pub(super) begun: HashMap<u32, View<'v>>,
+    /// Tells the values of this tree from others of the message.
+    pub(super) identity: Option<Arc<u8>>,
+    pub(super) met: Met,
 }
 
-impl Writer {
-    fn value(&mut self, value: &Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+impl<'v> Writer<'v> {
+    pub(super) fn value(&mut self, value: &'v Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let view = view.resolved();
         match (view.kind(), value) {
             (Kind::Struct | Kind::Except, Value::Struct(members)) if members.len() == view.member_count() => {
@@ -228,11 +269,20 @@ impl Writer {
                 e.write_raw(octets);
                 Ok(())
             }
+            (Kind::Value | Kind::ValueBox | Kind::Event, value) => self.instance(value, view, e),
+            (Kind::AbstractInterface, Value::Null | Value::Instance(_) | Value::Again(_)) => {
+                e.write_bool(false);
+                self.instance(value, view, e)
+            }
+            (Kind::Any, Value::Any(any)) => {
+                any.value_types().for_each(|(id, type_code)| self.met.add(id, type_code));
+                any.encode(e)
+            }
             (_, value) => write_leaf(value, view, e),
         }
     }
 
-    fn union(&mut self, union: &UnionValue, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+    fn union(&mut self, union: &'v UnionValue, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let kind = view.content().ok_or(CdrError::BadType)?.resolved().kind();
         write_label(kind, union.discriminator, e)?;
         let arm = self.arms.choose(view, union.discriminator).and_then(|arm| view.member(arm));
@@ -243,7 +293,7 @@ impl Writer {
         }
     }
 
-    fn elements(&mut self, list: &[Value], view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+    fn elements(&mut self, list: &'v [Value], view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let element = view.content().ok_or(CdrError::BadType)?;
         list.iter().try_for_each(|value| self.value(value, element, e))
     }
@@ -278,7 +328,6 @@ fn write_leaf(value: &Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), 
         (Kind::Enum, Value::Enum(value)) if (*value as usize) < view.member_count() => e.write_u32(*value),
         (Kind::Enum, Value::Enum(_)) => return Err(CdrError::EnumRange),
         (Kind::TypeCode, Value::TypeCode(value)) => return value.encode(e),
-        (Kind::Any, Value::Any(value)) => return value.encode(e),
         (Kind::ObjRef | Kind::Component | Kind::Home, Value::Object(value)) => return value.encode(e),
         (Kind::AbstractInterface, Value::Object(value)) => {
             e.write_bool(true);
@@ -333,6 +382,7 @@ fn initial(view: View<'_>, parts: &mut usize, depth: u32) -> Result<Value, CdrEr
             let member = Some(initial(arm.ty, parts, depth + 1)?);
             Value::Union(Box::new(UnionValue { discriminator: arm.label, member }))
         }
+        Kind::Value | Kind::ValueBox | Kind::Event => Value::Null,
         Kind::Sequence | Kind::Array => {
             let element = view.content().ok_or(CdrError::BadType)?;
             let len = if view.kind() == Kind::Array { view.length() as usize } else { 0 };

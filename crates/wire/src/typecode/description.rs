@@ -73,8 +73,10 @@ pub const STRING: &Description = &string(0);
 pub const WSTRING: &Description = &wstring(0);
 /// `CORBA::Object`.
 pub const OBJECT: &Description = &interface("IDL:omg.org/CORBA/Object:1.0", "Object");
+/// The repository id of `ValueBase`.
+pub(crate) const VALUE_BASE_ID: &str = "IDL:omg.org/CORBA/ValueBase:1.0";
 /// `ValueBase`.
-pub const VALUE_BASE: &Description = &value("IDL:omg.org/CORBA/ValueBase:1.0", "ValueBase", 0, None, &[]);
+pub const VALUE_BASE: &Description = &value(VALUE_BASE_ID, "ValueBase", 0, None, &[]);
 
 /// The kind alone: for those that have no parameters.
 pub(super) const fn of_kind(kind: Kind) -> &'static Description {

@@ -199,6 +199,21 @@ impl<'t> View<'t> {
         Ok(found)
     }
 
+    /// Whether a value of this type with state can be where one of the value type `expected` is.
+    pub(crate) fn can_stand_for(self, expected: View<'_>) -> bool {
+        if !matches!(self.kind(), Kind::Value | Kind::ValueBox | Kind::Event) || self.modifier() == ABSTRACT {
+            return false;
+        }
+        // Which abstract types a type inherits from, or supports, its TypeCode does not tell.
+        let is_value = matches!(expected.kind(), Kind::Value | Kind::Event);
+        let open = is_value && (expected.modifier() == ABSTRACT || expected.id() == description::VALUE_BASE_ID);
+        let inherits = || self.bases().is_ok_and(|bases| bases.iter().any(|base| base.id() == expected.id()));
+        expected.kind() == Kind::AbstractInterface
+            || open
+            || (is_value && self.kind() != Kind::ValueBox && inherits())
+            || super::compare::equivalent(self, expected)
+    }
+
     fn child(graph: &'t Arc<Graph>, child: &'t Child) -> View<'t> {
         match child {
             Child::Here(index) => match graph.nodes.get(*index as usize) {
@@ -242,6 +257,9 @@ impl<'t> View<'t> {
         }
     }
 }
+
+/// Modifier of abstract value types.
+pub(crate) const ABSTRACT: i16 = 2;
 
 /// Aliases of aliases that are followed.
 pub(super) const MOST_ALIASES: usize = 128;

@@ -28,7 +28,7 @@ pub use build::{TypeCodeError, UnionMember, ValueMember};
 pub use description::Description;
 pub(crate) use encode::{read_label, write_label};
 use graph::Graph;
-pub(crate) use graph::View;
+pub(crate) use graph::{ABSTRACT, View};
 pub use kind::Kind;
 
 /// In place of a kind: this type was described before.
@@ -193,6 +193,30 @@ impl TypeCode {
     pub fn concrete_base_type(&self) -> Option<TypeCode> {
         let view = self.view();
         view.content().filter(|_| matches!(view.kind(), Kind::Value | Kind::Event)).map(View::to_type_code)
+    }
+
+    /// The whole state of a value type, that of its bases first; nothing for other types, and where the bases have no end.
+    #[must_use]
+    pub fn state_members(&self) -> Vec<ValueMember> {
+        let view = self.view().resolved();
+        if !matches!(view.kind(), Kind::Value | Kind::Event) {
+            return Vec::new();
+        }
+        let member = |member: graph::MemberView<'_>| ValueMember {
+            name: member.name.to_owned(),
+            ty: member.ty.to_type_code(),
+            public: member.visibility == 1,
+        };
+        view.bases().unwrap_or_default().into_iter().rev().flat_map(View::members).map(member).collect()
+    }
+
+    /// Whether a value of this type can be where one of the type `expected` is: the types are equivalent, or it is a value type with
+    /// state that inherits from `expected`. Every such type passes for an abstract one, because its TypeCode does not tell what it
+    /// supports.
+    #[must_use]
+    pub fn can_stand_for(&self, expected: &TypeCode) -> bool {
+        let (own, expected) = (self.view().resolved(), expected.view().resolved());
+        own.can_stand_for(expected) || compare::equivalent(own, expected)
     }
 
     /// The type behind all aliases.

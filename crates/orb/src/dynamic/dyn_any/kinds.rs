@@ -1,0 +1,362 @@
+//! What a [`DynAny`] of each kind of type has of its own.
+
+use std::collections::HashMap;
+
+use super::parts::{Content, state_of};
+use super::{Component, DynAny, DynAnyError};
+use crate::any::{Kind, TypeCode, Value};
+
+impl DynAny {
+    // ---- enumerations and fixed ----------------------------------------------------------------------
+
+    /// The name of the enumerator (`DynEnum::get_as_string`).
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`].
+    pub fn enumerator(&self) -> Result<String, DynAnyError> {
+        let name = self.type_code().resolved();
+        let name = name.member_name(self.enumerator_number()? as usize);
+        name.map(str::to_owned).ok_or(DynAnyError::InvalidValue)
+    }
+
+    /// The number of the enumerator (`DynEnum::get_as_ulong`).
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`].
+    pub fn enumerator_number(&self) -> Result<u32, DynAnyError> {
+        match self.part().content {
+            Content::Leaf(Value::Enum(number)) => Ok(number),
+            _ => Err(DynAnyError::TypeMismatch),
+        }
+    }
+
+    /// Chooses an enumerator by its name.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for a name that there is not.
+    pub fn set_enumerator(&mut self, name: &str) -> Result<(), DynAnyError> {
+        self.check(&[Kind::Enum])?;
+        let resolved = self.type_code().resolved();
+        let found = (0..resolved.member_count()).find(|index| resolved.member_name(*index) == Some(name));
+        self.set_enumerator_number(found.and_then(|found| u32::try_from(found).ok()).unwrap_or(u32::MAX))
+    }
+
+    /// Chooses an enumerator by its number.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for a number that there is not.
+    pub fn set_enumerator_number(&mut self, number: u32) -> Result<(), DynAnyError> {
+        self.check(&[Kind::Enum])?;
+        if number as usize >= self.type_code().resolved().member_count() {
+            return Err(DynAnyError::InvalidValue);
+        }
+        self.part_mut()?.content = Content::Leaf(Value::Enum(number));
+        Ok(())
+    }
+
+    /// The digits of a fixed, times ten to the power of its scale (`DynFixed`).
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`].
+    pub fn fixed(&self) -> Result<i128, DynAnyError> {
+        match self.part().content {
+            Content::Leaf(Value::Fixed(unscaled)) => Ok(unscaled),
+            _ => Err(DynAnyError::TypeMismatch),
+        }
+    }
+
+    /// Changes a fixed.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits than the type has.
+    pub fn set_fixed(&mut self, unscaled: i128) -> Result<(), DynAnyError> {
+        let digits = self.type_code().resolved().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.0;
+        if unscaled.unsigned_abs() >= 10u128.pow(digits.into()) {
+            return Err(DynAnyError::InvalidValue);
+        }
+        self.part_mut()?.content = Content::Leaf(Value::Fixed(unscaled));
+        Ok(())
+    }
+
+    // ---- structures and values -------------------------------------------------------------------------
+
+    /// Names and types of the members of a structure, an exception, or a value (IDL `valuetype`) that is not null.
+    fn described_members(&self) -> Result<Vec<(String, TypeCode)>, DynAnyError> {
+        self.check(&[Kind::Struct, Kind::Except, Kind::Value, Kind::Event])?;
+        let resolved = self.type_code().resolved();
+        if self.part().is_value() {
+            return Ok(state_of(&resolved));
+        }
+        let member = |index| {
+            let name = resolved.member_name(index).unwrap_or_default().to_owned();
+            Some((name, resolved.member_type(index)?))
+        };
+        Ok((0..resolved.member_count()).filter_map(member).collect())
+    }
+
+    /// The name of the current member of a structure, an exception or a value (IDL `valuetype`).
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if none is current.
+    pub fn current_member_name(&self) -> Result<String, DynAnyError> {
+        let members = self.described_members()?;
+        let member = self.part().position.and_then(|position| members.into_iter().nth(position));
+        member.map(|(name, _)| name).ok_or(DynAnyError::InvalidValue)
+    }
+
+    /// The kind of the type of the current member of a structure, an exception or a value (IDL `valuetype`).
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if none is current.
+    pub fn current_member_kind(&self) -> Result<Kind, DynAnyError> {
+        let members = self.described_members()?;
+        let member = self.part().position.and_then(|position| members.into_iter().nth(position));
+        member.map(|(_, ty)| ty.kind()).ok_or(DynAnyError::InvalidValue)
+    }
+
+    /// The members of a structure, an exception or a value (IDL `valuetype`) with their names; those of a value's bases come first.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for null.
+    pub fn members(&self) -> Result<Vec<(String, DynAny)>, DynAnyError> {
+        let members = self.described_members()?;
+        if self.part().is_value() && self.is_null()? {
+            return Err(DynAnyError::InvalidValue);
+        }
+        Ok(members.into_iter().map(|(name, _)| name).zip(self.copies()).collect())
+    }
+
+    /// Changes all members; names that are empty are not compared. Null becomes a value.
+    ///
+    /// # Errors
+    /// [`DynAnyError::InvalidValue`] for another number of members, [`DynAnyError::TypeMismatch`] for other names or types.
+    pub fn set_members(&mut self, members: &[(&str, DynAny)]) -> Result<(), DynAnyError> {
+        let described = self.described_members()?;
+        self.check_concrete()?;
+        if members.len() != described.len() {
+            return Err(DynAnyError::InvalidValue);
+        }
+        for ((name, value), (wanted, ty)) in members.iter().zip(&described) {
+            if !(name.is_empty() || name == wanted) || !value.type_code().can_stand_for(ty) {
+                return Err(DynAnyError::TypeMismatch);
+            }
+        }
+        self.set_parts(members.iter().map(|(_, value)| value))
+    }
+
+    // ---- sequences and arrays --------------------------------------------------------------------------
+
+    /// Makes a sequence longer, with initial values, or shorter.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] over the bound.
+    pub fn set_length(&mut self, length: usize) -> Result<(), DynAnyError> {
+        self.check(&[Kind::Sequence])?;
+        let resolved = self.type_code().resolved();
+        if resolved.length().is_some_and(|bound| bound > 0 && length > bound as usize) {
+            return Err(DynAnyError::InvalidValue);
+        }
+        let element = resolved.content_type().ok_or(DynAnyError::TypeMismatch)?;
+        let fresh = Value::initial(&element)?;
+        let (top, before) = (self.top, self.component_count());
+        let table = self.table();
+        let mut places = table.get(top).parts().to_vec();
+        places.truncate(length);
+        while places.len() < length {
+            places.push(table.add_value(&element, fresh.clone(), &mut HashMap::new())?);
+        }
+        let part = table.get_mut(top)?;
+        part.content = Content::Parts(places);
+        // The specification's rule: the first new element becomes current; one that was cut off is current no more.
+        part.position = match part.position {
+            position if length > before => position.or(Some(before)),
+            position => position.filter(|position| *position < length),
+        };
+        self.tidy();
+        Ok(())
+    }
+
+    /// The elements of a sequence or an array.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`].
+    pub fn elements(&self) -> Result<Vec<DynAny>, DynAnyError> {
+        self.check(&[Kind::Sequence, Kind::Array])?;
+        Ok(self.copies().collect())
+    }
+
+    /// Changes all elements, and the length of a sequence.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`] for elements of another type; [`DynAnyError::InvalidValue`] for a length that cannot be.
+    pub fn set_elements(&mut self, elements: &[DynAny]) -> Result<(), DynAnyError> {
+        self.check(&[Kind::Sequence, Kind::Array])?;
+        let resolved = self.type_code().resolved();
+        let bound = resolved.length().unwrap_or(0) as usize;
+        let fits = match resolved.kind() {
+            Kind::Array => elements.len() == bound,
+            _ => bound == 0 || elements.len() <= bound,
+        };
+        if !fits {
+            return Err(DynAnyError::InvalidValue);
+        }
+        let element = resolved.content_type().ok_or(DynAnyError::TypeMismatch)?;
+        if !elements.iter().all(|one| one.type_code().can_stand_for(&element)) {
+            return Err(DynAnyError::TypeMismatch);
+        }
+        self.set_parts(elements.iter())
+    }
+
+    // ---- unions ------------------------------------------------------------------------------------------
+
+    /// The discriminator of a union as a number.
+    fn label(&self) -> Result<i128, DynAnyError> {
+        self.check(&[Kind::Union])?;
+        self.parts.label(self.top)
+    }
+
+    /// The discriminator of a union.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`].
+    pub fn discriminator(&self) -> Result<DynAny, DynAnyError> {
+        self.check(&[Kind::Union])?;
+        self.copies().next().ok_or(DynAnyError::TypeMismatch)
+    }
+
+    /// Changes the discriminator. If it chooses another member, that one becomes active with its initial value; if it chooses
+    /// none, no member is active.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`] for one of another type.
+    pub fn set_discriminator(&mut self, discriminator: &DynAny) -> Result<(), DynAnyError> {
+        let resolved = self.type_code().resolved();
+        let before = chosen(&resolved, self.label()?);
+        let (top, place) = (self.top, *self.part().parts().first().ok_or(DynAnyError::TypeMismatch)?);
+        self.lend(place).assign(discriminator)?;
+        let after = chosen(&resolved, self.label()?);
+        if before != after {
+            let fresh = match after.and_then(|arm| resolved.member_type(arm)) {
+                Some(ty) => Some((Value::initial(&ty)?, ty)),
+                None => None,
+            };
+            let table = self.table();
+            let mut places = vec![place];
+            if let Some((value, ty)) = fresh {
+                places.push(table.add_value(&ty, value, &mut HashMap::new())?);
+            }
+            table.get_mut(top)?.content = Content::Parts(places);
+        }
+        self.part_mut()?.position = Some(usize::from(after.is_some()));
+        self.tidy();
+        Ok(())
+    }
+
+    /// Makes the default member active.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`] for a union without one.
+    pub fn set_to_default_member(&mut self) -> Result<(), DynAnyError> {
+        self.check(&[Kind::Union])?;
+        self.type_code().resolved().default_index().ok_or(DynAnyError::TypeMismatch)?;
+        self.set_to_unlabelled()
+    }
+
+    /// Makes no member active.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`] for a union with a default, or of which every value of the discriminator has a label.
+    pub fn set_to_no_active_member(&mut self) -> Result<(), DynAnyError> {
+        self.check(&[Kind::Union])?;
+        if self.type_code().resolved().default_index().is_some() {
+            return Err(DynAnyError::TypeMismatch);
+        }
+        self.set_to_unlabelled()
+    }
+
+    /// Gives the discriminator the least value from 0 on that has no label.
+    fn set_to_unlabelled(&mut self) -> Result<(), DynAnyError> {
+        let resolved = self.type_code().resolved();
+        let discriminator = resolved.discriminator_type().ok_or(DynAnyError::TypeMismatch)?;
+        let labels: Vec<Option<i128>> = (0..resolved.member_count()).map(|arm| resolved.member_label(arm)).collect();
+        let free = (0..).find(|number| !labels.contains(&Some(*number))).unwrap_or_default();
+        let value = label_value(&discriminator.resolved(), free).map_err(|_| DynAnyError::TypeMismatch)?;
+        self.set_discriminator(&DynAny::of_value(&discriminator, value)?)?;
+        self.rewind();
+        Ok(())
+    }
+
+    /// Whether a union has no active member.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`].
+    pub fn has_no_active_member(&self) -> Result<bool, DynAnyError> {
+        self.check(&[Kind::Union])?;
+        Ok(self.component_count() < 2)
+    }
+
+    /// The active member of a union.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if there is none.
+    pub fn member(&mut self) -> Result<Component<'_>, DynAnyError> {
+        self.check(&[Kind::Union])?;
+        let place = *self.part().parts().get(1).ok_or(DynAnyError::InvalidValue)?;
+        Ok(self.lend(place))
+    }
+
+    /// The name of the active member of a union.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if there is none.
+    pub fn member_name(&self) -> Result<String, DynAnyError> {
+        let resolved = self.type_code().resolved();
+        let arm = chosen(&resolved, self.label()?).ok_or(DynAnyError::InvalidValue)?;
+        Ok(resolved.member_name(arm).unwrap_or_default().to_owned())
+    }
+}
+
+/// The arm of a union that a discriminator chooses.
+pub(super) fn chosen(union: &TypeCode, discriminator: i128) -> Option<usize> {
+    let labelled = (0..union.member_count()).find(|arm| union.member_label(*arm) == Some(discriminator));
+    labelled.or(union.default_index())
+}
+
+/// A number as a value of the type of a discriminator.
+pub(super) fn label_value(discriminator: &TypeCode, number: i128) -> Result<Value, DynAnyError> {
+    let wrong = |_| DynAnyError::InvalidValue;
+    let character = || u32::try_from(number).ok().and_then(char::from_u32).ok_or(DynAnyError::InvalidValue);
+    Ok(match discriminator.kind() {
+        Kind::Boolean if number < 2 => Value::Boolean(number == 1),
+        Kind::Octet => Value::Octet(number.try_into().map_err(wrong)?),
+        Kind::Short => Value::Short(number.try_into().map_err(wrong)?),
+        Kind::UShort => Value::UShort(number.try_into().map_err(wrong)?),
+        Kind::Long => Value::Long(number.try_into().map_err(wrong)?),
+        Kind::ULong => Value::ULong(number.try_into().map_err(wrong)?),
+        Kind::LongLong => Value::LongLong(number.try_into().map_err(wrong)?),
+        Kind::ULongLong => Value::ULongLong(number.try_into().map_err(wrong)?),
+        Kind::Char => Value::Char(character()?),
+        Kind::WChar => Value::WChar(character()?),
+        Kind::Enum if usize::try_from(number).is_ok_and(|number| number < discriminator.member_count()) => {
+            Value::Enum(number.try_into().map_err(wrong)?)
+        }
+        _ => return Err(DynAnyError::InvalidValue),
+    })
+}
+
+/// A value of the type of a discriminator as a number.
+pub(super) fn label_number(value: &Value) -> Option<i128> {
+    Some(match value {
+        Value::Boolean(value) => (*value).into(),
+        Value::Octet(value) => (*value).into(),
+        Value::Short(value) => (*value).into(),
+        Value::UShort(value) => (*value).into(),
+        Value::Long(value) => (*value).into(),
+        Value::ULong(value) => (*value).into(),
+        Value::LongLong(value) => (*value).into(),
+        Value::ULongLong(value) => (*value).into(),
+        Value::Char(value) | Value::WChar(value) => u32::from(*value).into(),
+        Value::Enum(value) => (*value).into(),
+        _ => return None,
+    })
+}
