@@ -1,7 +1,9 @@
 //! Where octets from a connection wait until they are a message.
 //!
 //! Up to 64 KiB it is ordinary memory that is reused. Beyond, it is a reservation of addresses of the size that the header announces,
-//! whose memory is there only as far as octets have arrived: a header that announces 60 MiB costs nothing until the 60 MiB come.
+//! whose memory is there only as far as octets have arrived: a header that announces 60 MiB costs nothing until the 60 MiB come. What a
+//! large message leaves behind serves the next one of about its size (`corelane_sys::buffer::Spares`), and counts as held as soon as
+//! it does.
 
 use std::sync::Arc;
 
@@ -88,9 +90,9 @@ impl ReceiveBuffer {
         self.0.clear();
     }
 
-    /// Memory that is held however little has arrived: addresses above are none.
+    /// Memory that is held however little has arrived: addresses above are none, until a message has filled them.
     pub(crate) fn held(&self) -> usize {
-        self.0.capacity().min(RESERVE_ABOVE)
+        self.0.capacity().min(RESERVE_ABOVE).max(self.0.committed())
     }
 
     /// Memory or addresses held.

@@ -3,7 +3,8 @@
 //! Up to 64 KiB a [`Buffer`] is ordinary heap memory that is kept for the next message. Beyond, it is a reservation of
 //! addresses, whose pages the kernel provides when octets are written to them: a peer that announces 60 MiB and sends
 //! nothing costs an entry in a table. (With all memory locked, reservations are filled at once unless locked with
-//! `MCL_ONFAULT`.)
+//! `MCL_ONFAULT`.) Pages that the kernel provides anew cost more than copying to them, so what a large message leaves
+//! behind is kept for the next one while a program asks for that ([`Spares`]).
 //!
 //! Invariant: `start <= end <= capacity`; octets from `start` to `end` have arrived and were not consumed, and all
 //! memory is initialised (zero, or what was there before), so that spare room is an ordinary slice.
@@ -11,13 +12,16 @@
 //! A buffer is itself an owner of octets (`AsRef<[u8]> + Send + Sync + 'static`) that a reference-counted slice can be
 //! made of; its memory goes back when the last part of it is dropped.
 
+mod reservation;
+
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
-use std::ptr::NonNull;
 
-use crate::call;
+use reservation::Reservation;
+pub use reservation::Spares;
+
 use crate::socket::{self, Wait};
 
 /// The size up to which a buffer is heap memory.
@@ -79,6 +83,15 @@ impl Buffer {
         self.memory.len()
     }
 
+    /// Octets of memory that are there however little has arrived: all of heap memory, and of a reservation what this
+    /// message or earlier ones in the same memory have filled.
+    pub fn committed(&self) -> usize {
+        match &self.memory {
+            Memory::Heap(octets) => octets.len(),
+            Memory::Reserved(reservation) => reservation.touched().max(self.end),
+        }
+    }
+
     /// Makes room so that `total` octets, counted from the first one not consumed, fit. Octets are moved only
     /// if they must be. Memory beyond what has arrived is not touched.
     ///
@@ -89,10 +102,12 @@ impl Buffer {
             return Ok(());
         }
         if total <= self.capacity() {
+            self.note_touched();
             self.memory.copy_within(self.start..self.end, 0);
         } else {
             let mut memory = allocate(total)?;
             memory[..self.end - self.start].copy_from_slice(&self.memory[self.start..self.end]);
+            self.note_touched();
             self.memory = memory;
         }
         self.end -= self.start;
@@ -125,8 +140,7 @@ impl Buffer {
         assert!(count <= self.end - self.start, "more octets than there are");
         self.start += count;
         if self.start == self.end {
-            self.start = 0;
-            self.end = 0;
+            self.clear();
         }
     }
 
@@ -157,12 +171,23 @@ impl Buffer {
             other.memory[..surplus.len()].copy_from_slice(surplus);
             other.end = surplus.len();
         }
+        self.note_touched();
         self.end = self.start + at;
         Ok(())
     }
 
+    /// Octets up to `end` have been written; called before it decreases, and before the memory goes.
+    #[inline]
+    fn note_touched(&mut self) {
+        if let Memory::Reserved(reservation) = &mut self.memory {
+            reservation.touch(self.end);
+        }
+    }
+
     /// Forgets all octets and keeps the memory.
+    #[inline]
     pub fn clear(&mut self) {
+        self.note_touched();
         self.start = 0;
         self.end = 0;
     }
@@ -173,6 +198,12 @@ impl Buffer {
         if self.capacity() > octets {
             self.memory = Memory::Heap(Box::default());
         }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.note_touched();
     }
 }
 
@@ -212,65 +243,6 @@ fn allocate(octets: usize) -> io::Result<Memory> {
         return Ok(Memory::Heap(vec![0; octets.next_power_of_two().max(SMALLEST)].into_boxed_slice()));
     }
     Ok(Memory::Reserved(Reservation::new(octets)?))
-}
-
-/// Addresses whose pages appear, zeroed, when touched. Unmapped on drop.
-struct Reservation {
-    octets: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: the mapping is private to this process and owned by this value alone, like a boxed slice.
-unsafe impl Send for Reservation {}
-// SAFETY: as above; shared access only reads.
-unsafe impl Sync for Reservation {}
-
-impl Reservation {
-    fn new(length: usize) -> io::Result<Self> {
-        if length > isize::MAX as usize {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        // SAFETY: without a wanted address the mapping touches nothing that exists.
-        let address = call::once(|| unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            ) as isize
-        })?;
-        match NonNull::new(address as *mut u8) {
-            Some(octets) => Ok(Self { octets, length }),
-            None => Err(io::ErrorKind::OutOfMemory.into()),
-        }
-    }
-}
-
-impl Deref for Reservation {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: `length` octets are mapped from `octets` on until drop, read as zero until written, and
-        // only this value hands out references to them.
-        unsafe { std::slice::from_raw_parts(self.octets.as_ptr(), self.length) }
-    }
-}
-
-impl DerefMut for Reservation {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is as large and initialised (see `deref`), and this value is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.octets.as_ptr(), self.length) }
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, of that length, and no reference into it outlives this value. A failure could
-        // only leave it mapped.
-        let _ = call::once(|| unsafe { libc::munmap(self.octets.as_ptr().cast(), self.length) });
-    }
 }
 
 #[cfg(all(test, not(loom)))]

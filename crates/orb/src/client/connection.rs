@@ -363,7 +363,12 @@ impl ClientConnection {
         let rest = self.received.split_after(length, ReceiveBuffer::new());
         // What follows is lost when there is no room for it.
         self.broken |= rest.is_none();
-        std::mem::replace(&mut self.received, rest.unwrap_or_default())
+        let taken = std::mem::replace(&mut self.received, rest.unwrap_or_default());
+        if self.received.capacity() == 0 && length <= KEPT {
+            // The next one is likely to be as large: it is read where it is to stay.
+            self.received.room(length);
+        }
+        taken
     }
 
     /// The message at the front has been read.

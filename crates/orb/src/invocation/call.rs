@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use corelane_net::Endpoint;
+use corelane_sys::buffer::RESERVE_ABOVE;
 use corelane_sys::probe;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{
@@ -84,8 +85,9 @@ pub(super) enum Request<'c, 'a> {
 /// Requests up to this size are taken by the transport without waiting for the peer.
 const TAKEN_AT_ONCE: usize = 16 * 1024;
 
-/// Replies from this size on are taken out of the connection's buffer, so that octet sequences can share their memory.
-const OWNED_FROM: usize = 32 * 1024;
+/// Replies from this size on are taken out of the connection's buffer, so that octet sequences can share their memory. Below it the
+/// buffer is heap memory, which costs more to replace than its octets to copy.
+const OWNED_FROM: usize = RESERVE_ABOVE;
 
 /// What a reply or locate reply begins with.
 pub(super) struct ReplyHead {

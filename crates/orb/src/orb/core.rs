@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Stream, Transports};
 use corelane_sched::Priority;
+use corelane_sys::buffer::Spares;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
@@ -99,6 +100,8 @@ pub(crate) struct Core {
     state: AtomicU8,
     /// Where those wait for [`CLOSED`] who did not begin the end.
     closing: Gate,
+    /// Large messages leave their memory to the next ones.
+    spares: Spares,
     forks: u64,
 }
 
@@ -125,6 +128,7 @@ impl Core {
             value_factories: crate::value::ValueFactories::new(),
             state: AtomicU8::new(RUNNING),
             closing: Gate::new("end of the ORB", Scope::Orb),
+            spares: Spares::keep(),
             forks: corelane_sys::process::generation(),
         })
     }
@@ -226,6 +230,7 @@ impl Core {
 
     /// What is to be done now and then, also while connections are on their way to the end.
     pub(crate) fn tidy(self: &Arc<Self>) {
+        self.spares.age();
         if self.state.load(Ordering::Acquire) != ENDED {
             for lane in self.all_lanes() {
                 lane.tidy(self);
@@ -243,7 +248,8 @@ impl Core {
     /// How often that is.
     pub(crate) fn tidy_period(&self) -> Duration {
         const LANES: Duration = Duration::from_secs(1);
-        let pools = (self.config.idle_time / 4).max(Duration::from_millis(10));
+        const SPARES: Duration = Duration::from_secs(10);
+        let pools = (self.config.idle_time / 4).clamp(Duration::from_millis(10), SPARES);
         if self.lanes().is_empty() { pools } else { LANES.min(pools) }
     }
 
