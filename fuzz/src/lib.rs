@@ -11,7 +11,7 @@ mod valuetypes;
 pub use generated::generated;
 pub use valuetypes::valuetypes;
 
-pub use corelane_idl::fuzz::source as idl;
+pub use corelane_idl::fuzz::{source as idl, tokens as idl_tokens};
 pub use corelane_wire::fuzz::{any, cdr, connection_ops, giop_framing, ior_text};
 
 /// A target: its name, which its folders bear too, and its function.
@@ -25,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     ("generated", generated),
     ("giop_framing", giop_framing),
     ("idl", idl),
+    ("idl_tokens", idl_tokens),
     ("ior_text", ior_text),
     ("valuetypes", valuetypes),
 ];

@@ -1,5 +1,7 @@
 //! Entries for fuzzing: functions over bytes that must answer for every input, soon and without a panic.
 
+mod words;
+
 use crate::compile::{Compilation, Options};
 use crate::lex::NoFiles;
 use crate::limits::Limits;
@@ -9,9 +11,32 @@ use std::path::Path;
 ///
 /// The limits are smaller than the default ones, so that a text that runs into one does so in milliseconds.
 pub fn source(bytes: &[u8]) {
+    compile(bytes.to_vec(), false);
+}
+
+/// Takes each byte behind the first as a few tokens that stand in a text often: most of what is behind the scanner is reached by
+/// this, and seldom by text. The first byte chooses settings.
+pub fn tokens(bytes: &[u8]) {
+    let Some((settings, words)) = bytes.split_first() else { return };
+    compile(text_of(words).into_bytes(), settings & 1 == 1);
+}
+
+/// The words that bytes stand for; what is open at the end is closed.
+fn text_of(bytes: &[u8]) -> String {
+    let (mut text, mut open) = (String::new(), 0usize);
+    for byte in bytes {
+        let word = words::WORDS.get(usize::from(*byte) % words::WORDS.len()).copied().unwrap_or_default();
+        open = (open + word.matches('{').count()).saturating_sub(word.matches('}').count());
+        text.push_str(word);
+        text.push(' ');
+    }
+    text + &"};".repeat(open)
+}
+
+fn compile(text: Vec<u8>, idl_4: bool) {
     let limits = Limits { expanded_tokens: 4_000, inclusions: 10, array_elements: 1 << 16, ..Limits::default() };
-    let options = Options { defines: vec!["VALUE=1".to_owned()], limits, ..Options::default() };
-    let mut compilation = Compilation::of_text(Path::new("fuzz.idl"), bytes.to_vec(), &options, &NoFiles);
+    let options = Options { defines: vec!["VALUE=1".to_owned()], limits, idl_4, ..Options::default() };
+    let mut compilation = Compilation::of_text(Path::new("fuzz.idl"), text, &options, &NoFiles);
     if compilation.is_accepted() {
         let _ = compilation.to_rust();
     }
@@ -24,7 +49,7 @@ pub fn source(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::source;
+    use super::{source, text_of, tokens, words::WORDS};
 
     /// Every case of the corpora, cut, doubled, and with octets exchanged, by a fixed pseudo-random sequence.
     #[test]
@@ -72,6 +97,22 @@ mod tests {
             }
             source(&text);
         }
+    }
+
+    /// The bytes that stand for words.
+    fn bytes(words: &[&str]) -> Vec<u8> {
+        let place = |word: &&str| WORDS.iter().position(|known| known == word).unwrap();
+        words.iter().map(|word| u8::try_from(place(word)).unwrap()).collect()
+    }
+
+    #[test]
+    fn each_byte_is_a_word_and_what_is_open_is_closed() {
+        assert!(WORDS.len() <= 256);
+        let of = bytes(&["module A {", "exception X {", "long a;", "};", "interface A {"]);
+        assert_eq!(text_of(&of), "module A { exception X { long a; }; interface A { };};");
+        let more = bytes(&["void f(in long p, out S q, inout any r) raises (X);", "};", "};", "};", "#"]);
+        tokens(&[vec![1], of, more].concat());
+        WORDS.iter().for_each(|word| tokens(&[vec![0], bytes(&[word])].concat()));
     }
 
     #[test]
