@@ -60,8 +60,9 @@ impl Generator<'_> {
         if !matches!(kind, Kind::Typedef(_)) {
             out.gap();
         }
-        self.attributes(out);
-        let open = format!("corelane::describe! {{ pub static {name}{own} = {call}");
+        // An attribute in front of a macro means nothing.
+        let allowed = if self.path.is_empty() { format!("{} ", super::ALLOWED[0]) } else { String::new() };
+        let open = format!("corelane::describe! {{ {allowed}pub static {name}{own} = {call}");
         if members.is_empty() {
             let end = if call.ends_with('[') { "])" } else { "" };
             return out.line(&format!("{open}{end} }}"));

@@ -119,9 +119,7 @@ impl corelane::mapping::Skeleton for EchoSkeleton {
     }
 }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
-corelane::describe! { pub static ECHO_TYPE for reference EchoRef = interface("IDL:Echo:1.0", "Echo") }
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static ECHO_TYPE for reference EchoRef = interface("IDL:Echo:1.0", "Echo") }
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
 #[allow(unused_qualifications, clippy::all, clippy::pedantic)]
@@ -129,9 +127,7 @@ pub const ANSWER: i32 = 42;
 #[allow(dead_code, missing_docs, unreachable_pub)]
 #[allow(unused_qualifications, clippy::all, clippy::pedantic)]
 pub type Lines = Vec<String>;
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
-corelane::describe! { pub static LINES_TYPE = alias("IDL:Lines:1.0", "Lines", &sequence(STRING, 0)) }
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static LINES_TYPE = alias("IDL:Lines:1.0", "Lines", &sequence(STRING, 0)) }
 
 #[allow(dead_code, missing_docs, unreachable_pub)]
 #[allow(unused_qualifications, clippy::all, clippy::pedantic)]
@@ -142,9 +138,7 @@ pub struct Option_ {
 
 corelane::plain! { Option_ { result: i32 } }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
-corelane::describe! { pub static OPTION_TYPE for Option_ = structure("IDL:Option:1.0", "Option", &[
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static OPTION_TYPE for Option_ = structure("IDL:Option:1.0", "Option", &[
     member("result", LONG),
 ]) }
 
@@ -174,9 +168,7 @@ impl corelane::mapping::Cdr for Err_ {
 
 corelane::user_exception! { Err_ = "IDL:Err:1.0" }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
-corelane::describe! { pub static ERR_TYPE for exception Err_ = exception("IDL:Err:1.0", "Err", &[
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static ERR_TYPE for exception Err_ = exception("IDL:Err:1.0", "Err", &[
     member("lines_seen", &LINES_TYPE),
 ]) }
 
@@ -348,9 +340,7 @@ impl corelane::mapping::Skeleton for ResultSkeleton {
     }
 }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
-corelane::describe! { pub static RESULT_TYPE for reference ResultRef = interface("IDL:Result:1.0", "Result") }
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static RESULT_TYPE for reference ResultRef = interface("IDL:Result:1.0", "Result") }
 
 /// What belongs to `Result`.
 #[allow(dead_code, missing_docs, unreachable_pub)]
