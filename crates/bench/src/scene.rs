@@ -1,6 +1,6 @@
 //! Everything that is called over one transport, and what is compared with what: bare sockets or memory, other ORBs, Corelane.
 
-use corelane::Orb;
+use corelane::{CallPolicies, Orb, Reference, SyncScope};
 use corelane_sys::thread;
 
 use crate::Failure;
@@ -248,6 +248,21 @@ impl Scene {
             let calls = Calls { target, operation, server: server.server.pid() };
             let label = self.label("Corelane", server.carrier.name(), operation, server.architecture.config());
             variants.push(Variant { label, subject: Box::new(calls), against });
+        }
+        if operation.is_oneway() {
+            // The same servers again, with requests that wait on their connection for others.
+            for (server, plain) in servers.iter().zip(first..) {
+                let policies = CallPolicies { sync_scope: Some(SyncScope::None), ..CallPolicies::NONE };
+                let target = target(orb, &server.reference)?.with_policies(policies);
+                let calls = Calls { target, operation, server: server.server.pid() };
+                let config = format!("{}, batches", server.architecture.config());
+                let label = self.label("Corelane", server.carrier.name(), operation, config);
+                variants.push(Variant {
+                    label,
+                    subject: Box::new(calls),
+                    against: vec![blocking(server.carrier), plain],
+                });
+            }
         }
         if self.carrier == Carrier::SharedMemory {
             // Two transports in one group: the text of the table has to tell them apart.

@@ -90,6 +90,13 @@ pub enum Event {
         /// What it took.
         used: Duration,
     },
+    /// Oneways that a connection held ([`SyncScope::None`](crate::SyncScope::None)) could not be sent.
+    OnewaysLost {
+        /// The server.
+        peer: Peer,
+        /// Octets of whole or begun messages.
+        octets: usize,
+    },
     /// A connection's packets do not carry the code point of its priority.
     CodePointRefused {
         /// Who is at the other end.
@@ -131,6 +138,9 @@ impl fmt::Display for Event {
             }
             Event::Overrun { operation, declared, used } => {
                 write!(f, "{operation} took {used:?} of processor time and declares {declared:?}")
+            }
+            Event::OnewaysLost { peer, octets } => {
+                write!(f, "{octets} octets of oneways did not reach {peer}: the connection is broken")
             }
             Event::CodePointRefused { peer, dscp, error } => {
                 write!(f, "packets to {peer} do not carry code point {dscp}: {error}")
@@ -223,7 +233,10 @@ impl Events {
             Event::PriorityRefused { .. } => Some(&self.priorities_refused),
             Event::DeadlinePassed { .. } => Some(&self.deadlines_passed),
             Event::Overrun { .. } => Some(&self.overruns),
-            Event::AcceptFailed { .. } | Event::CodePointRefused { .. } | Event::ThreadFailed { .. } => None,
+            Event::AcceptFailed { .. }
+            | Event::CodePointRefused { .. }
+            | Event::OnewaysLost { .. }
+            | Event::ThreadFailed { .. } => None,
         };
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);

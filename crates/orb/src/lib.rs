@@ -49,6 +49,7 @@ mod value;
 #[cfg(feature = "any")]
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
+pub use client::held::OnewayBatch;
 pub use corelane_net::{Endpoint, Peer};
 pub use corelane_wire::{
     Cdr, CdrError, CharSet, Decimal, DecimalError, Decoder, Encoder, Fixed, Limits, Octets, Version,

@@ -162,6 +162,12 @@ impl Orb {
         self.core.main_queue().perform_one()
     }
 
+    /// Sends the oneways of [`SyncScope::None`](crate::SyncScope::None) that connections hold. Those of a connection that a call uses at
+    /// this moment go with that call, or when their time is over.
+    pub fn flush_oneways(&self) {
+        self.core.send_held(true);
+    }
+
     /// Ends the ORB: POAs are destroyed, connections closed in good order, threads joined. With `wait` it returns when that
     /// is done; without, a later call with `wait` or the drop of the ORB waits.
     ///

@@ -37,7 +37,12 @@ impl From<Duration> for Timeout {
 /// What a oneway call waits for (CORBA 3.0.3, section 22.2.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncScope {
-    /// Until the transport has taken the request. SYNC_NONE is the same here: the transport is the only queue.
+    /// Nothing: the request may stay on its connection until others go out with it, as
+    /// [`OrbBuilder::oneway_batch`](crate::OrbBuilder::oneway_batch) bounds it. It goes before any other request that the connection
+    /// carries, and is lost with the connection. Requests with a real-time priority are sent at once, as are those on connections that
+    /// calls share.
+    None,
+    /// Until the transport has taken the request.
     Transport,
     /// Until the server has the request, before the servant runs.
     Server,

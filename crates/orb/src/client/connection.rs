@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::sync::Weak;
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Half, Stream, Wait};
+use corelane_net::{Endpoint, Half, Peer, Stream, Wait};
 use corelane_sys::clock::Monotonic;
 use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::connection::{Framer, Step};
@@ -49,6 +49,41 @@ pub(crate) struct ClientConnection {
     idle_since: Monotonic,
     forks: u64,
     watched: Watched,
+    pub(super) held: Held,
+}
+
+/// Oneways that have not been sent yet.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    octets: Vec<u8>,
+    most: usize,
+    since: Option<Monotonic>,
+    /// The ORB's list has the connection.
+    is_listed: bool,
+}
+
+/// Whether a message was held.
+pub(super) enum Holding {
+    /// There is no room.
+    Refused,
+    /// It was, and somebody will come by for it.
+    Listed,
+    /// It was, and the connection is to be listed.
+    First,
+}
+
+impl Held {
+    #[inline]
+    pub(super) fn hold(&mut self, message: &[u8]) -> Holding {
+        if self.octets.len() + message.len() > self.most {
+            return Holding::Refused;
+        }
+        if self.octets.is_empty() {
+            self.since = Some(clock::now());
+        }
+        self.octets.extend_from_slice(message);
+        if std::mem::replace(&mut self.is_listed, true) { Holding::Listed } else { Holding::First }
+    }
 }
 
 /// A whole message from the server.
@@ -120,6 +155,7 @@ impl ClientConnection {
             idle_since: Monotonic::from_nanos(0),
             forks: corelane_sys::process::generation(),
             watched,
+            held: Held::default(),
         })
     }
 
@@ -137,6 +173,37 @@ impl ClientConnection {
     /// The server knows its band, or knows nothing of bands.
     pub(crate) fn bound(&mut self) {
         self.is_bound = true;
+    }
+
+    /// Lets it keep so many octets of oneways back.
+    pub(crate) fn may_hold(&mut self, octets: usize) {
+        self.held.most = octets;
+    }
+
+    /// Sends what it holds, if it has for `delay`, without waiting. When to come by again, if it is to stay listed.
+    ///
+    /// # Errors
+    /// The connection is broken: who the peer was, and how many octets are lost.
+    #[cold]
+    pub(super) fn send_held(&mut self, now: Monotonic, delay: Duration) -> Result<Option<Monotonic>, (Peer, usize)> {
+        if let Some(since) = self.held.since.filter(|_| !self.held.octets.is_empty() && !self.broken) {
+            if now < since + delay {
+                return Ok(Some(since + delay));
+            }
+            match self.stream.send(&self.held.octets, Wait::Now) {
+                Ok(sent) => drop(self.held.octets.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => {
+                    self.broken = true;
+                    return Err((self.stream.peer().clone(), std::mem::take(&mut self.held.octets).len()));
+                }
+            }
+            if !self.held.octets.is_empty() {
+                return Ok(Some(now + delay.max(clock::coarse_lag())));
+            }
+        }
+        self.held.is_listed = false;
+        Ok(None)
     }
 
     /// How long no call has used it, in steps of how often this is asked.
@@ -206,11 +273,43 @@ impl ClientConnection {
         due: Due,
         fragments: Option<Vec<u8>>,
     ) -> Result<(), (Written, Broken)> {
+        if !self.held.octets.is_empty() {
+            return self.send_behind_held(message, due, fragments.as_deref());
+        }
         match (&fragments, message.contiguous()) {
             (Some(fragments), _) => self.send_all(&mut [IoSlice::new(fragments)], due),
             (None, Some(whole)) => self.send_whole(whole, due),
             (None, None) => self.send_all(message.gather(&mut no_slices(), IoSlice::new), due),
         }
+    }
+
+    /// What is held, and the message behind it.
+    #[cold]
+    fn send_behind_held(
+        &mut self,
+        message: &Encoder<'_>,
+        due: Due,
+        fragments: Option<&[u8]>,
+    ) -> Result<(), (Written, Broken)> {
+        let mut held = std::mem::take(&mut self.held.octets);
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES + 1];
+        slices[0] = IoSlice::new(&held);
+        let used = match fragments {
+            Some(fragments) => {
+                slices[1] = IoSlice::new(fragments);
+                2
+            }
+            None => {
+                let mut list = no_slices();
+                let gathered = message.gather(&mut list, IoSlice::new);
+                slices[1..=gathered.len()].copy_from_slice(gathered);
+                1 + gathered.len()
+            }
+        };
+        let sent = self.send_all(&mut slices[..used], due);
+        held.clear();
+        self.held.octets = held;
+        sent
     }
 
     #[inline]
@@ -436,6 +535,10 @@ impl Drop for ClientConnection {
     fn drop(&mut self) {
         // In a forked child it is still the parent's connection.
         if corelane_sys::process::generation() == self.forks {
+            if !self.held.octets.is_empty() && !self.broken {
+                // Nobody is left to be told if they do not fit.
+                let _ = self.stream.send(&self.held.octets, Wait::Now);
+            }
             self.stream.shutdown(Half::Both);
         }
     }

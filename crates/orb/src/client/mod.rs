@@ -2,6 +2,7 @@
 
 pub(crate) mod bands;
 pub(crate) mod connection;
+pub(crate) mod held;
 pub(crate) mod multiplexed;
 pub(crate) mod pool;
 pub(crate) mod replies;

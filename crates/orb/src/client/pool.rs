@@ -16,12 +16,12 @@ use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Exclusive, Mutex, OwnedExclusiveGuard, Scope};
 
 use super::bands::Band;
-use super::connection::ClientConnection;
+use super::connection::{ClientConnection, Holding};
 use super::multiplexed::Multiplexed;
 use crate::orb::Core;
 use crate::rt::policies::Sockets;
 
-type Slot = Exclusive<Option<Box<ClientConnection>>>;
+pub(crate) type Slot = Exclusive<Option<Box<ClientConnection>>>;
 
 /// The connections of one band to one server.
 #[derive(Debug)]
@@ -210,7 +210,12 @@ impl Pool {
     fn open(self: &Arc<Self>, core: &Core, until: Option<Monotonic>) -> Result<ClientConnection, NoConnection> {
         let (stream, endpoint) = self.dial(core, until)?;
         let is_bound = self.band.range().is_none();
-        ClientConnection::new(stream, core, endpoint, Arc::downgrade(self), is_bound).map_err(NoConnection::Failed)
+        let mut connection = ClientConnection::new(stream, core, endpoint, Arc::downgrade(self), is_bound)
+            .map_err(NoConnection::Failed)?;
+        if !self.band.is_real_time() {
+            connection.may_hold(core.config().oneway_batch.octets);
+        }
+        Ok(connection)
     }
 
     /// Connects to the first address that answers.
@@ -303,6 +308,17 @@ impl Pool {
 }
 
 impl Checkout {
+    /// Keeps a whole oneway message for others to go out with. False if the connection holds nothing, or too much: it is to be sent.
+    #[inline]
+    pub(crate) fn hold(&mut self, message: &[u8], core: &Core) -> bool {
+        match self.held.hold(message) {
+            Holding::Refused => return false,
+            Holding::Listed => {}
+            Holding::First => core.list_held(Arc::downgrade(self.0.cell())),
+        }
+        true
+    }
+
     /// Drops the connection instead of giving it back: its state is unknown.
     #[cold]
     pub(crate) fn discard(mut self) {

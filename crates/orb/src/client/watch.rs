@@ -54,7 +54,7 @@ impl Watcher {
     pub(crate) fn new(most: u32, stamp: u64) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         let wake = Wake::new()?;
-        epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP, Interest::READABLE)?;
+        epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP, Interest::READABLE | Interest::EDGE)?;
         let entries = SlotTable::new("watched connections", Scope::Orb, most);
         let (stop, tidied) = (AtomicBool::new(false), OnceLock::new());
         let shared = Arc::new(Shared { stamp, epoll, wake, stop, tidied, entries });
@@ -92,6 +92,11 @@ impl Watcher {
         Ok(())
     }
 
+    /// Makes the thread look what is held and how long.
+    pub(crate) fn look(&self) {
+        self.shared.wake.notify();
+    }
+
     /// Tells the thread to end.
     pub(crate) fn tell(&self) {
         self.shared.stop.store(true, Ordering::Release);
@@ -113,18 +118,23 @@ impl Shared {
         crate::current::belongs_to(self.stamp);
         let mut events = [Event::EMPTY; 32];
         let mut tidied = Monotonic::now();
+        let mut held: Option<Monotonic> = None;
         while !self.stop.load(Ordering::Acquire) {
             let period = self.tidied.get().map(|(_, period)| *period);
-            let count = match self.epoll.wait(&mut events, period) {
+            let held_for = held.map(Monotonic::remaining);
+            let patience = period.into_iter().chain(held_for).min();
+            let count = match self.epoll.wait(&mut events, patience) {
                 Ok(count) => count,
                 Err(error) => return self.failed(&error),
             };
             if let Some((core, period)) = self.tidied.get()
-                && tidied.elapsed() >= *period
                 && let Some(core) = core.upgrade()
             {
-                core.tidy();
-                tidied = Monotonic::now();
+                held = core.send_held(false);
+                if tidied.elapsed() >= *period {
+                    core.tidy();
+                    tidied = Monotonic::now();
+                }
             }
             for event in &events[..count] {
                 let (slot, generation) = ((event.token() >> 32) as u32, event.token() as u32);

@@ -36,6 +36,7 @@ impl<'r> Call<'r, '_, '_> {
             due: self.due.fixed(),
             priority: None,
             range: Some(range),
+            may_be_held: false,
         }
     }
 

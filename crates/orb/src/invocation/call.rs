@@ -61,11 +61,13 @@ pub(crate) fn oneway<'a>(
         return crate::poa::send_local(object, operation, arguments);
     }
     let response = match scope {
-        SyncScope::Transport => ResponseExpected::None,
+        SyncScope::None | SyncScope::Transport => ResponseExpected::None,
         SyncScope::Server => ResponseExpected::Server,
         SyncScope::Target => ResponseExpected::Target,
     };
-    Call::new(core, object, Request::Call { operation, response, arguments })?.run().map(drop)
+    let mut call = Call::new(core, object, Request::Call { operation, response, arguments })?;
+    call.may_be_held = scope == SyncScope::None;
+    call.run().map(drop)
 }
 
 /// Asks the server where the object is; forwards are followed and remembered.
@@ -164,6 +166,8 @@ pub(super) struct Call<'r, 'c, 'a> {
     pub(super) priority: Option<i16>,
     /// With `_bind_priority_band` (RTCorbaPriorityRange): what the connection is to carry.
     pub(super) range: Option<(i16, i16)>,
+    /// The request may wait on its connection for others to go out with.
+    pub(super) may_be_held: bool,
 }
 
 impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
@@ -175,7 +179,15 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     ) -> Result<Self, SystemException> {
         probe!("call begun");
         core.check_usable()?;
-        Ok(Call { core, object, request, due: Due::of(object.timeout()), priority: None, range: None })
+        Ok(Call {
+            core,
+            object,
+            request,
+            due: Due::of(object.timeout()),
+            priority: None,
+            range: None,
+            may_be_held: false,
+        })
     }
 
     /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send.
@@ -228,6 +240,13 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             return Err(refused(error.into()));
         }
         probe!("request marshalled", id.into());
+        if self.may_be_held
+            && let Some(message) = encoder.contiguous()
+            && connection.hold(message, self.core)
+        {
+            connection.request_memory = encoder.into_buffer();
+            return Ok(None);
+        }
         let size = self.core.config().fragment_size;
         let fragments = size.and_then(|size| crate::fragment::cut(&encoder, id, size));
         let sent = connection.send(&encoder, self.due, fragments);

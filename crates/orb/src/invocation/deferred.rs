@@ -63,6 +63,7 @@ impl Deferred {
                 due,
                 priority: None,
                 range: None,
+                may_be_held: false,
             };
             let (target, profile, posted) = Driver::new(call).post()?;
             Progress::Posted { target, profile, posted }
@@ -99,6 +100,7 @@ impl Deferred {
                     due: self.due,
                     priority: None,
                     range: None,
+                    may_be_held: false,
                 };
                 let profile = target.profiles.get(profile).ok_or_else(internal)?;
                 let way = Way { target: &target, profile, addressing: AddressingMode::Key };

@@ -12,6 +12,7 @@ use corelane_wire::{CharSet, Limits, Version};
 
 use super::Orb;
 use super::core::{Config, Core};
+use crate::client::held::OnewayBatch;
 use crate::event::{Callback, Event, Events};
 use crate::exception::SystemException;
 use crate::poa::Poa;
@@ -41,6 +42,7 @@ pub struct OrbBuilder {
     limits: Limits,
     call_policies: CallPolicies,
     connections_per_server: usize,
+    oneway_batch: OnewayBatch,
     closing_time: Duration,
     all_busy: AllBusy,
     idle_time: Duration,
@@ -113,6 +115,7 @@ impl OrbBuilder {
                 ..CallPolicies::NONE
             },
             connections_per_server: 32,
+            oneway_batch: OnewayBatch::default(),
             closing_time: Duration::from_secs(2),
             all_busy: AllBusy::Wait,
             idle_time: Duration::from_secs(180),
@@ -184,6 +187,13 @@ impl OrbBuilder {
     /// Connections to one server and priority at most, 32 by default.
     pub fn connections_per_server(mut self, most: usize) -> Self {
         self.connections_per_server = most;
+        self
+    }
+
+    /// How many oneways of [`SyncScope::None`](crate::SyncScope::None) may gather on a connection, and how long; 16 KiB and 1 ms by
+    /// default.
+    pub fn oneway_batch(mut self, batch: OnewayBatch) -> Self {
+        self.oneway_batch = batch;
         self
     }
 
@@ -268,6 +278,7 @@ impl OrbBuilder {
             limits: self.limits,
             call_policies: self.call_policies,
             connections_per_server: self.connections_per_server,
+            oneway_batch: self.oneway_batch,
             closing_time: self.closing_time,
             all_busy: self.all_busy,
             idle_time: self.idle_time,

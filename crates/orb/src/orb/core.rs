@@ -19,7 +19,8 @@ use corelane_wire::{CharSet, Limits, Version};
 use super::builder::OrbError;
 use crate::address::LaneEndpoint;
 use crate::client::bands::Bands;
-use crate::client::pool::Pool;
+use crate::client::held::{HeldList, OnewayBatch};
+use crate::client::pool::{Pool, Slot};
 use crate::client::replies::Replies;
 use crate::client::watch::{Watched, Watcher};
 use crate::event::{Event, Events};
@@ -42,6 +43,7 @@ pub(crate) struct Config {
     pub(crate) call_policies: CallPolicies,
     /// Connections to one server at most.
     pub(crate) connections_per_server: usize,
+    pub(crate) oneway_batch: OnewayBatch,
     /// What a call does when every connection that may be made to a server is in use.
     pub(crate) all_busy: AllBusy,
     /// How long a connection to a server may be idle before it is closed.
@@ -81,6 +83,7 @@ pub(crate) struct Core {
     events: Events,
     watcher: Watcher,
     replies: Replies,
+    held: HeldList,
     /// The servers that references lead to, by the addresses of a profile and what connections are made with. Callers of all priorities
     /// look here, and the thread that tidies.
     servers: PiMutex<HashMap<Server, Arc<Bands>>>,
@@ -109,6 +112,7 @@ impl Core {
     pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> io::Result<Self> {
         Ok(Core {
             replies: Replies::new(config.limits.clone()),
+            held: HeldList::new(config.oneway_batch.delay),
             config,
             transports,
             adapters: Adapters::new(stamp),
@@ -169,6 +173,20 @@ impl Core {
 
     pub(crate) fn watch(&self, stream: &dyn Stream, pool: Weak<Pool>) -> io::Result<Watched> {
         self.watcher.watch(stream, pool)
+    }
+
+    /// The connection of a slot holds oneways from now on.
+    #[cold]
+    pub(crate) fn list_held(&self, slot: Weak<Slot>) {
+        if self.held.add(slot) {
+            self.watcher.look();
+        }
+    }
+
+    /// Sends the oneways that connections have held long enough, or `all`. When to come by again.
+    #[cold]
+    pub(crate) fn send_held(&self, all: bool) -> Option<Monotonic> {
+        self.held.send(Monotonic::now(), all, &self.events)
     }
 
     pub(crate) fn replies(&self) -> &Replies {
