@@ -131,7 +131,7 @@ fn a_peer_that_is_killed_ends_the_stream_for_who_waits() {
 }
 
 #[test]
-fn a_reader_that_waits_long_is_woken_by_the_bell() {
+fn a_reader_that_waits_long_is_woken() {
     let (client, server) = pair("bell");
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {

@@ -14,6 +14,7 @@
 //! after a while. Both ask the kernel who the other is. Afterwards the socket carries single octets, the bell of a side that waits
 //! for a descriptor, and tells each side that the other is gone, however it went.
 
+mod ends;
 mod listener;
 mod spin;
 mod stream;
@@ -23,9 +24,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
+use corelane_sys::process;
 use corelane_sys::ring::{Rings, Sizes};
 use corelane_sys::socket::{self, Address, Options};
-use corelane_sys::{process, thread};
 
 use self::listener::RingListener;
 use self::stream::Shared;
@@ -89,8 +90,8 @@ impl SharedMemory {
         SharedMemory { users, ..self }
     }
 
-    /// How long a thread that waits may look for octets before it sleeps, 20 us by default; zero for not at all. It does so only where
-    /// the thread that made the connection may run on several cores, and only while it helps.
+    /// How long a thread that waits may look for octets before it sleeps, 20 us by default; zero for not at all. It does so only while the
+    /// peer was last seen on another core, and only while it helps.
     #[must_use]
     pub fn spin(self, longest: Duration) -> Self {
         SharedMemory { spin: longest, ..self }
@@ -111,9 +112,7 @@ impl SharedMemory {
     }
 
     fn stream(self, fd: OwnedFd, peer: Peer, rings: Rings) -> Box<dyn Stream> {
-        // With one core, whoever looks keeps the other from running.
-        let several = thread::affinity(None).is_ok_and(|cores| cores.iter().nth(1).is_some());
-        Box::new(Shared::new(fd, peer, rings, if several { self.spin } else { Duration::ZERO }))
+        Box::new(Shared::new(fd, peer, rings, self.spin))
     }
 }
 

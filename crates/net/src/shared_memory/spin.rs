@@ -28,10 +28,16 @@ impl Spin {
         Spin { longest, paid: AtomicU32::new(WHOLE / 2), waits: AtomicU32::new(0) }
     }
 
+    /// Whether anybody ever looks.
+    #[inline]
+    pub(super) fn is_allowed(&self) -> bool {
+        !self.longest.is_zero()
+    }
+
     /// Looks whether `there` is true, for a while if that has paid before.
     #[inline]
     pub(super) fn look(&self, there: impl Fn() -> bool) -> bool {
-        !self.longest.is_zero() && self.look_for_a_while(there)
+        self.is_allowed() && self.look_for_a_while(there)
     }
 
     fn look_for_a_while(&self, there: impl Fn() -> bool) -> bool {

@@ -1,8 +1,9 @@
 //! One end of a connection over shared memory: who waits for what, and how.
 //!
-//! A thread that waits in `recv` or `send` looks for a while where that has paid, then sleeps on the ring's own word, at most
-//! [`TICK`]; a reader that has slept so long waits for the socket instead, which tells of octets by the bell and of the peer's end
-//! whatever that was. So an idle connection wakes nobody, and a peer that was killed is noticed after one tick.
+//! A thread that waits in `recv` or `send` looks for a while where that has paid and the peer is on another core, then sleeps on the ring's own
+//! word until it is woken: by the peer, or by the thread that is told of the peer's end ([`Watched`]). Without that thread it sleeps at most
+//! [`TICK`]; a reader that has slept so long waits for the socket instead, which tells of octets by the bell and of the peer's end whatever
+//! that was. So an idle connection wakes nobody, and a peer that was killed is noticed.
 //!
 //! A thread that does not wait ([`Wait::Now`]) has asked for the bell whenever it got less than it could take: its descriptor reports
 //! what comes afterwards, as an edge.
@@ -12,25 +13,28 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::ring::{Ask, Reader, Rings, Writer};
-use corelane_sys::{poll, process, socket};
+use corelane_sys::{poll, process, socket, thread};
 
+use super::ends::{Ends, Watched};
 use super::spin::Spin;
 use crate::{Half, Peer, Stream, Wait};
 
-/// How long a thread sleeps before it looks whether the peer is still there.
+/// How long a thread that nobody would tell sleeps before it looks whether the peer is still there.
 const TICK: Duration = Duration::from_millis(50);
 /// Times that the bell was asked for after which its octets are read.
 const RINGS: u32 = 64;
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    rings: Rings,
+    ends: Arc<Ends>,
+    watched: Option<Watched>,
     fd: OwnedFd,
     peer: Peer,
     /// Coarse time-outs in nanoseconds, 0 for none.
@@ -52,8 +56,10 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(fd: OwnedFd, peer: Peer, rings: Rings, spin: Duration) -> Self {
+        let ends = Ends::new(rings);
         Shared {
-            rings,
+            watched: Watched::new(fd.as_fd(), &ends),
+            ends,
             fd,
             peer,
             receive: AtomicU64::new(0),
@@ -85,6 +91,7 @@ impl Shared {
         if self.ended.load(Ordering::Relaxed) || writer.is_abandoned() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
+        writer.tell_core(thread::current_core());
         let (count, ring) = writer.write(slices).inspect_err(|_| self.cut())?;
         if ring {
             self.ring()?;
@@ -155,7 +162,7 @@ impl Shared {
     fn has_room(&self) {
         let _bell = self.bell.lock();
         self.wants_room.store(false, Ordering::Relaxed);
-        self.rings.writer().ask(Ask::Nothing);
+        self.ends.rings.writer().ask(Ask::Nothing);
     }
 
     fn is_over(&self) -> bool {
@@ -165,7 +172,7 @@ impl Shared {
     /// The rest of a read that does not wait: from now on the bell tells of what comes.
     #[inline]
     fn take_rest(&self, buffer: &mut [u8], count: usize) -> io::Result<usize> {
-        let reader = self.rings.reader();
+        let reader = self.ends.rings.reader();
         self.ask_for_bell(reader);
         // What came before the peer could know.
         match count + self.take(reader, &mut buffer[count..])? {
@@ -177,7 +184,7 @@ impl Shared {
     /// Nothing is there: whether that is the end.
     #[cold]
     fn end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
-        let reader = self.rings.reader();
+        let reader = self.ends.rings.reader();
         let ended = reader.has_ended() || poll::ended(self.fd.as_fd())?.reading;
         // What was written before the end.
         match self.take(reader, buffer)? {
@@ -188,15 +195,30 @@ impl Shared {
     }
 
     fn wait_to_read(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
-        let reader = self.rings.reader();
+        let reader = self.ends.rings.reader();
         reader.ask(Ask::Nothing);
-        if self.spin.look(|| !matches!(reader.is_empty(), Ok(true))) {
+        if self.may_look(reader) && self.spin.look(|| !matches!(reader.is_empty(), Ok(true))) {
             return self.take(reader, buffer);
         }
         let until = until(wait, &self.receive);
         let outcome = self.sleep_to_read(reader, buffer, until);
         reader.ask(Ask::Nothing);
         outcome
+    }
+
+    /// Whether the peer can write while this thread looks: who shares a core with it keeps it from running.
+    #[inline]
+    fn may_look(&self, reader: Reader<'_>) -> bool {
+        self.spin.is_allowed() && reader.peers_core().is_some_and(|core| thread::current_core() != Some(core))
+    }
+
+    /// How long a thread may sleep that has said how it waits; none: until it is woken.
+    #[inline]
+    fn nap(&self, until: Option<Monotonic>) -> Option<Duration> {
+        if self.watched.is_some() && !self.ends.are_told() {
+            return until.map(Monotonic::remaining);
+        }
+        Some(until.map_or(TICK, |until| until.remaining().min(TICK)))
     }
 
     fn sleep_to_read(&self, reader: Reader<'_>, buffer: &mut [u8], until: Option<Monotonic>) -> io::Result<usize> {
@@ -212,7 +234,8 @@ impl Shared {
             if count > 0 {
                 return Ok(count);
             }
-            if reader.has_ended() || self.is_over() || (slept && poll::ended(self.fd.as_fd())?.reading) {
+            let to_look = slept || self.ends.are_told();
+            if reader.has_ended() || self.is_over() || (to_look && poll::ended(self.fd.as_fd())?.reading) {
                 return self.take(reader, buffer);
             }
             if until.is_some_and(Monotonic::is_past) {
@@ -221,13 +244,13 @@ impl Shared {
             if by_bell {
                 poll::wait_readable(self.fd.as_fd(), until)?;
             } else {
-                slept |= reader.park(tick(until));
+                slept |= reader.park(self.nap(until));
             }
         }
     }
 
     fn wait_to_write(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        let writer = self.rings.writer();
+        let writer = self.ends.rings.writer();
         let until = until(wait, &self.send);
         let outcome = self.sleep_to_write(writer, slices, until);
         writer.ask(Ask::Nothing);
@@ -247,20 +270,20 @@ impl Shared {
             if count > 0 {
                 return Ok(count);
             }
-            if slept && poll::ended(self.fd.as_fd())?.both {
+            if (slept || self.ends.are_told()) && poll::ended(self.fd.as_fd())?.both {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             if until.is_some_and(Monotonic::is_past) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            slept |= writer.park(tick(until));
+            slept |= writer.park(self.nap(until));
         }
     }
 
     /// There is no room, and nobody waits: the bell tells of it.
     #[cold]
     fn put_or_want_room(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let writer = self.rings.writer();
+        let writer = self.ends.rings.writer();
         {
             let _bell = self.bell.lock();
             self.wants_room.store(true, Ordering::Relaxed);
@@ -290,18 +313,13 @@ fn until(wait: Wait, coarse: &AtomicU64) -> Option<Monotonic> {
     }
 }
 
-#[inline]
-fn tick(until: Option<Monotonic>) -> Duration {
-    until.map_or(TICK, |until| until.remaining().min(TICK))
-}
-
 impl Stream for Shared {
     #[inline]
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
         if buffer.is_empty() || self.over.load(Ordering::Relaxed) {
             return Ok(0);
         }
-        let count = self.take(self.rings.reader(), buffer)?;
+        let count = self.take(self.ends.rings.reader(), buffer)?;
         match wait {
             Wait::Now if count < buffer.len() => self.take_rest(buffer, count),
             Wait::Block | Wait::Until(_) if count == 0 => self.wait_to_read(buffer, wait),
@@ -311,7 +329,7 @@ impl Stream for Shared {
 
     #[inline]
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        let count = self.put(self.rings.writer(), slices)?;
+        let count = self.put(self.ends.rings.writer(), slices)?;
         if count > 0 || slices.iter().all(|slice| slice.is_empty()) {
             return Ok(count);
         }
@@ -329,7 +347,7 @@ impl Stream for Shared {
         // Who has the stream for itself waits for no edge.
         self.wants_room.store(false, Ordering::Relaxed);
         self.silence();
-        let reader = self.rings.reader();
+        let reader = self.ends.rings.reader();
         self.ask_for_bell(reader);
         let is_there = !reader.is_empty()? || reader.has_ended() || self.is_over();
         Ok(Some(is_there || poll::ended(self.fd.as_fd())?.reading))
@@ -343,7 +361,7 @@ impl Stream for Shared {
     }
 
     fn shutdown(&self, half: Half) {
-        let (reader, writer) = (self.rings.reader(), self.rings.writer());
+        let (reader, writer) = (self.ends.rings.reader(), self.ends.rings.writer());
         if half == Half::Both {
             self.over.store(true, Ordering::Release);
         }
@@ -373,6 +391,47 @@ impl Drop for Shared {
         // In a forked child it is still the parent's connection.
         if process::generation() == self.forks {
             self.shutdown(Half::Both);
+            if let Some(watched) = self.watched.take() {
+                watched.end(self.fd.as_fd());
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane_sys::ring::Sizes;
+
+    use super::*;
+
+    fn end(fd: OwnedFd, rings: Rings) -> Shared {
+        let peer = Peer::Unknown;
+        Shared::new(fd, peer, rings, Duration::ZERO)
+    }
+
+    /// Where no thread could be started to watch: who waits long does so for the bell, and finds the end by himself.
+    #[test]
+    fn without_the_watch_the_bell_and_the_end_are_heard_nevertheless() {
+        let sizes = Sizes::at_least(4096, 4096);
+        let (ours, memory) = Rings::create(sizes).unwrap();
+        let theirs = Rings::open(memory.as_fd(), sizes).unwrap();
+        let (fd, other) = socket::pair().unwrap();
+        let (client, mut server) = (end(fd, ours), end(other, theirs));
+        if let Some(watched) = server.watched.take() {
+            watched.end(server.fd.as_fd());
+        }
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut octet = [0];
+                let first = server.recv(&mut octet, Wait::Block).unwrap();
+                (first, octet[0], server.recv(&mut octet, Wait::Block).unwrap())
+            });
+            // Longer than it sleeps before it asks for the bell.
+            std::thread::sleep(2 * TICK);
+            client.send(&[7], Wait::Block).unwrap();
+            std::thread::sleep(2 * TICK);
+            drop(client);
+            assert_eq!(reader.join().unwrap(), (1, 7, 0));
+        });
     }
 }

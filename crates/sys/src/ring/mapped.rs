@@ -194,6 +194,12 @@ impl End<'_> {
         self.word(word).load(Ordering::Acquire) != 0
     }
 
+    /// In the line of the writer's counter, which travels anyway: 0, or one more than the core that the writer ran on when it last wrote.
+    #[inline]
+    fn core(&self) -> &AtomicU32 {
+        self.mapping.word(self.offset(Word::Head) + size_of::<u32>())
+    }
+
     fn ask(&self, word: Word, how: Ask) {
         match how {
             Ask::Nothing => protocol::ask_no_more(self.word(word)),
@@ -201,13 +207,14 @@ impl End<'_> {
         }
     }
 
-    fn park(&self, word: Word, time: Duration) -> bool {
-        self.mapping.futex_wait(self.offset(word), protocol::PARKED, Some(time))
+    fn park(&self, word: Word, time: Option<Duration>) -> bool {
+        self.mapping.futex_wait(self.offset(word), protocol::PARKED, time)
     }
 
-    /// Ends a [`park`](Self::park) of this process's own threads.
+    /// Ends a [`park`](Self::park) of this process's own threads. Another wish stays.
     fn unpark(&self, word: Word) {
-        self.word(word).swap(protocol::AWAKE, Ordering::SeqCst);
+        // Either sees the wish of who is about to park, or is seen by him in what the caller has written before (asked).
+        let _ = self.word(word).compare_exchange(protocol::PARKED, protocol::AWAKE, Ordering::SeqCst, Ordering::SeqCst);
         self.mapping.futex_wake(self.offset(word));
     }
 }
@@ -249,6 +256,12 @@ impl Reader<'_> {
         self.0.direction.position.filled(&self.0).map(|there| there == 0).map_err(corrupt)
     }
 
+    /// The core on which the peer says that it last wrote.
+    #[inline]
+    pub fn peers_core(&self) -> Option<usize> {
+        self.0.core().load(Ordering::Relaxed).checked_sub(1).map(|core| core as usize)
+    }
+
     /// Whether the peer says that it writes no more; what it wrote before is there then.
     #[inline]
     pub fn has_ended(&self) -> bool {
@@ -261,8 +274,8 @@ impl Reader<'_> {
         self.0.ask(Word::Reader, how);
     }
 
-    /// Sleeps until woken, `time` at most, if [`Ask::Futex`] was asked for; may return early. True if the time is over.
-    pub fn park(&self, time: Duration) -> bool {
+    /// Sleeps until woken, `time` at most where one is given, if [`Ask::Futex`] was asked for; may return early. True if the time is over.
+    pub fn park(&self, time: Option<Duration>) -> bool {
         self.0.park(Word::Reader, time)
     }
 
@@ -312,6 +325,13 @@ impl Writer<'_> {
         Ok((total, self.0.grant(wish, Word::Reader)))
     }
 
+    /// Tells the reader on which core it is written next; none if that is not known.
+    #[inline]
+    pub fn tell_core(&self, core: Option<usize>) {
+        let told = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
+        self.0.core().store(told, Ordering::Relaxed);
+    }
+
     #[inline]
     fn copy_in(&self, at: u32, octets: &[u8]) {
         let (place, to_end) = self.0.place(at);
@@ -341,8 +361,8 @@ impl Writer<'_> {
         self.0.ask(Word::Writer, how);
     }
 
-    /// Sleeps until woken, `time` at most, if [`Ask::Futex`] was asked for; may return early. True if the time is over.
-    pub fn park(&self, time: Duration) -> bool {
+    /// Sleeps until woken, `time` at most where one is given, if [`Ask::Futex`] was asked for; may return early. True if the time is over.
+    pub fn park(&self, time: Option<Duration>) -> bool {
         self.0.park(Word::Writer, time)
     }
 
@@ -450,7 +470,7 @@ mod tests {
                     }
                 }
                 server.reader().ask(Ask::Futex);
-                server.reader().park(Duration::from_micros(1));
+                server.reader().park(Some(Duration::from_micros(1)));
             }
             stop.store(true, Ordering::Relaxed);
             scribbler.join().unwrap();
@@ -462,6 +482,29 @@ mod tests {
         fn mapping_length(&self) -> usize {
             OCTETS + self.incoming.capacity as usize + self.outgoing.capacity as usize
         }
+    }
+
+    #[test]
+    fn the_writers_core_is_told_and_nonsense_is_only_another_core() {
+        let (server, client) = pair(4096);
+        assert_eq!(server.reader().peers_core(), None);
+        client.writer().tell_core(Some(3));
+        assert_eq!((server.reader().peers_core(), client.reader().peers_core()), (Some(3), None));
+        client.writer().tell_core(None);
+        assert_eq!(server.reader().peers_core(), None);
+        server.reader().0.core().store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(server.reader().peers_core(), Some(u32::MAX as usize - 1));
+    }
+
+    #[test]
+    fn who_is_woken_from_outside_keeps_another_wish() {
+        let (server, client) = pair(4096);
+        server.reader().ask(Ask::Futex);
+        server.reader().unpark();
+        assert!(!server.reader().park(None), "the wish to sleep is gone");
+        server.reader().ask(Ask::Bell);
+        server.reader().unpark();
+        assert!(client.writer().write(&[IoSlice::new(b"a")]).unwrap().1);
     }
 
     #[test]
@@ -481,7 +524,7 @@ mod tests {
                     if count > 0 || server.reader().has_ended() {
                         return count;
                     }
-                    server.reader().park(Duration::from_secs(60));
+                    server.reader().park(Some(Duration::from_secs(60)));
                 }
             });
             client.writer().write(&[IoSlice::new(b"c")]).unwrap();
