@@ -120,7 +120,7 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "inversion",
-        about: "a high-priority client beside floods on the same server, by dispatch architecture",
+        about: "a high-priority client beside floods on the same server, by dispatch architecture and connection model",
         run: mt::inversion,
     },
     Benchmark {
@@ -155,7 +155,7 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "demux",
-        about: "one of 1 to 1,000,000 objects, one of 1 to 1,000 operations; octets per active object",
+        about: "one of 1 to 1,000 connections, POAs 0 to 64 deep, 1 to 1,000,000 objects, 1 to 1,000 operations; octets per object",
         run: demux::demux,
     },
     Benchmark {

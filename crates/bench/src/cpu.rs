@@ -1,17 +1,17 @@
 //! The benchmark `cpu`: what an ORB and the system beneath it take for a call between two threads of one process, over the same call within a thread.
 //!
 //! Client and server are one process, as in the papers: two ORBs on one core, so that calls between them go through sockets, and the same object
-//! called collocated and as a plain virtual function. Below them runs a *scavenger*, a thread of lower priority that counts how often it comes to
-//! run: never, if the system obeys priorities. The papers' percentage is that of a servant that computes for a while; without any work the figure that matters
+//! called collocated and as a plain virtual function. Below them runs a *scavenger*, a thread of lower priority of which the kernel
+//! tells how often it comes to run, and for how long: never, if the system obeys priorities. The papers' percentage is that of a servant that computes for a while; without any work the figure that matters
 //! is the difference itself.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use corelane::Orb;
 use corelane_sys::clock;
-use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling};
+use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling, Tid};
 
 use crate::Failure;
 use crate::harness::{Compare, Extent, Figure, Group, Label, Progress, Subject, Variant, measure};
@@ -61,38 +61,27 @@ struct Sliced {
     way: Way,
     rounds: u32,
     batch: usize,
-    scavenger: Option<Arc<Watch>>,
-    /// Times that the scavenger ran during calls, and calls.
-    seen: Arc<(AtomicU64, AtomicU64)>,
-}
-
-/// What the scavenger and the measuring thread share.
-struct Watch {
-    measuring: AtomicBool,
-    rounds: AtomicU64,
-    stop: AtomicBool,
+    scavenger: Option<Tid>,
+    seen: Seen,
 }
 
 impl Sliced {
+    /// Only calls are inside the times, not the writing down of them.
     fn slice(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        let began = clock::now();
-        let mut last = began;
-        let mut made = 0;
-        while made < count {
+        let (mut whole, mut made) = (Duration::ZERO, 0);
+        while made < count && whole <= SLICE {
             let batch = self.batch.min(count - made);
+            let began = clock::now();
             for _ in 0..batch {
                 self.way.call(self.rounds)?;
             }
-            let now = clock::now();
-            let each = (now.as_nanos() - last.as_nanos()) / batch as u64;
+            let took = began.elapsed();
+            let each = (took.as_nanos() as u64 + batch as u64 / 2) / batch as u64;
             (0..batch).for_each(|_| into.push(each));
-            last = now;
+            whole += took;
             made += batch;
-            if now - began > SLICE {
-                break;
-            }
         }
-        Ok(last - began)
+        Ok(whole)
     }
 }
 
@@ -103,22 +92,16 @@ impl Subject for Sliced {
         }
         let (first, mut whole) = (into.len(), Duration::ZERO);
         while into.len() - first < count {
-            let before = self.scavenger.as_ref().map(|watch| {
-                watch.measuring.store(true, Ordering::SeqCst);
-                watch.rounds.load(Ordering::SeqCst)
-            });
+            let before = self.scavenger.map(ran);
             let left = count - (into.len() - first);
-            let took = self.slice(left, into);
-            if let (Some(watch), Some(before)) = (&self.scavenger, before) {
-                watch.measuring.store(false, Ordering::SeqCst);
-                let ran = watch.rounds.load(Ordering::SeqCst) - before;
-                self.seen.0.fetch_add(ran, Ordering::Relaxed);
+            let took = self.slice(left, into)?;
+            if let (Some(thread), Some(before)) = (self.scavenger, before) {
+                self.seen.add(ran(thread), before);
             }
-            let took = took?;
             whole += took;
             std::thread::sleep(took / 8);
         }
-        self.seen.1.fetch_add(count as u64, Ordering::Relaxed);
+        self.seen.calls.fetch_add(count as u64, Ordering::Relaxed);
         Ok(whole)
     }
 
@@ -127,37 +110,68 @@ impl Subject for Sliced {
     }
 }
 
+/// What was seen of the scavenger during calls.
+#[derive(Clone, Default)]
+struct Seen {
+    /// How often it came to run.
+    times: Arc<AtomicU64>,
+    nanoseconds: Arc<AtomicU64>,
+    calls: Arc<AtomicU64>,
+}
+
+impl Seen {
+    fn add(&self, now: Ran, before: Ran) {
+        self.times.fetch_add(now.times.saturating_sub(before.times), Ordering::Relaxed);
+        self.nanoseconds.fetch_add(now.nanoseconds.saturating_sub(before.nanoseconds), Ordering::Relaxed);
+    }
+}
+
+/// How often, and how long, a thread has been on a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ran {
+    nanoseconds: u64,
+    times: u64,
+}
+
+/// Of a thread of this process; nothing where the kernel does not tell.
+fn ran(thread: Tid) -> Ran {
+    let file = format!("/proc/self/task/{}/schedstat", thread.as_raw());
+    std::fs::read_to_string(file).ok().as_deref().and_then(read_ran).unwrap_or_default()
+}
+
+/// Nanoseconds on a core, nanoseconds waiting for one, times that it came to run.
+fn read_ran(text: &str) -> Option<Ran> {
+    let mut numbers = text.split_whitespace().map(str::parse);
+    let (nanoseconds, _, times) = (numbers.next()?.ok()?, numbers.next()?, numbers.next()?.ok()?);
+    Some(Ran { nanoseconds, times })
+}
+
 /// The thread below. Ends with its handle.
 struct Scavenger {
-    watch: Arc<Watch>,
+    id: Tid,
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Scavenger {
     fn start(core: usize) -> Result<Self, Failure> {
-        let watch = Arc::new(Watch {
-            measuring: AtomicBool::new(false),
-            rounds: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
-        });
-        let shared = watch.clone();
+        let (stop, id) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
+        let (shared, told) = (stop.clone(), id.clone());
         let builder = Builder::new().name("bench/scavenger").affinity(CpuSet::one(core)).scheduling(Scheduling::Other);
         let thread = builder.spawn(move || {
-            while !shared.stop.load(Ordering::Relaxed) {
-                if shared.measuring.load(Ordering::SeqCst) {
-                    shared.rounds.fetch_add(1, Ordering::SeqCst);
-                }
-                (0..100).for_each(|_| std::hint::spin_loop());
+            told.get_or_init(thread::current_tid);
+            while !shared.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
             }
         });
         let thread = thread.map_err(|error| Failure::new(format!("the scavenger cannot be started: {error}")))?;
-        Ok(Scavenger { watch, thread: Some(thread) })
+        Ok(Scavenger { id: *id.wait(), stop, thread: Some(thread) })
     }
 }
 
 impl Drop for Scavenger {
     fn drop(&mut self) {
-        self.watch.stop.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // It has nothing that can panic.
             let _ = thread.join();
@@ -191,8 +205,8 @@ pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Pro
     for (rounds, work) in [(0, "no work"), (rounds, "100 us of work")] {
         // Threads of the ORBs inherit core and class from the thread that makes them.
         let orbs = placement.run(Side::Server, orbs).map_err(|error| Failure::new(error.to_string()))??;
-        let watch = scavenger.as_ref().map(|scavenger| scavenger.watch.clone());
-        let (mut variants, seen) = orbs.variants(rounds, work, watch)?;
+        let below = scavenger.as_ref().map(|scavenger| scavenger.id);
+        let (mut variants, seen) = orbs.variants(rounds, work, below)?;
         variants.iter_mut().skip(1).for_each(|variant| variant.against = vec![0]);
         let mut group = Group {
             title: format!("cpu, servant with {work}, client and server in one process"),
@@ -201,7 +215,8 @@ pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Pro
         };
         let figures = measure(&mut group, &extent(options, rounds), &placement, progress)?;
         report.figures(&group.title, group.compare, &figures)?;
-        report.values(&format!("cpu overhead, servant with {work}"), &overhead(&figures, &seen))?;
+        report
+            .values(&format!("cpu overhead, servant with {work}"), &overhead(&figures, &seen, scavenger.is_some()))?;
     }
     Ok(())
 }
@@ -250,17 +265,9 @@ fn orbs() -> Result<Orbs, Failure> {
     Ok(Orbs { servers, client, servant: Arc::new(Echo) })
 }
 
-/// Rounds of the scavenger, and calls.
-type Seen = Arc<(AtomicU64, AtomicU64)>;
-
 impl Orbs {
     /// The baseline first: the virtual function.
-    fn variants(
-        &self,
-        rounds: u32,
-        work: &str,
-        watch: Option<Arc<Watch>>,
-    ) -> Result<(Vec<Variant>, Vec<Seen>), Failure> {
+    fn variants(&self, rounds: u32, work: &str, scavenger: Option<Tid>) -> Result<(Vec<Variant>, Vec<Seen>), Failure> {
         let mut ways = vec![("virtual call".to_owned(), "none", Way::Virtual(self.servant.clone()), BATCH)];
         if let Some((_, orb, text)) = self.servers.first() {
             let collocated: CountedTargetRef = orb.reference(text)?;
@@ -277,7 +284,7 @@ impl Orbs {
             let batch = if rounds == 0 { batch } else { 1 };
             Variant {
                 label: Label { bench: "cpu", peer: "Corelane", transport, op: work.to_owned(), config, along: None },
-                subject: Box::new(Sliced { way, rounds, batch, scavenger: watch.clone(), seen: counts }),
+                subject: Box::new(Sliced { way, rounds, batch, scavenger, seen: counts }),
                 against: Vec::new(),
             }
         });
@@ -287,7 +294,7 @@ impl Orbs {
 }
 
 /// Against the second figure, the collocated call, as the papers have it.
-fn overhead(figures: &[Figure], seen: &[Seen]) -> Vec<Value> {
+fn overhead(figures: &[Figure], seen: &[Seen], watched: bool) -> Vec<Value> {
     let mut values = Vec::new();
     let Some(collocated) = figures.get(1) else { return values };
     for (figure, seen) in figures.iter().zip(seen) {
@@ -299,9 +306,11 @@ fn overhead(figures: &[Figure], seen: &[Seen]) -> Vec<Value> {
             add("over a collocated call", ours - theirs, "us");
             add("overhead", (ours - theirs) / theirs * 100.0, "%");
         }
-        let calls = seen.1.load(Ordering::Relaxed);
-        if calls > 0 {
-            add("scavenger ran per 100 calls", seen.0.load(Ordering::Relaxed) as f64 * 100.0 / calls as f64, "");
+        let number = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
+        let calls = number(&seen.calls);
+        if watched && calls > 0.0 {
+            add("scavenger ran per 100 calls", number(&seen.times) * 100.0 / calls, "");
+            add("scavenger's time per call", number(&seen.nanoseconds) / 1e3 / calls, "us");
         }
     }
     values
@@ -321,7 +330,7 @@ mod tests {
             variant.subject.run(5, 250, &mut samples).unwrap();
             assert_eq!(samples.len(), 250, "{}", variant.label.config);
         }
-        assert!(seen.iter().all(|seen| seen.1.load(Ordering::Relaxed) == 250));
+        assert!(seen.iter().all(|seen| seen.calls.load(Ordering::Relaxed) == 250));
         let (variants, _) = orbs.variants(10, "work", None).unwrap();
         for mut variant in variants {
             variant.subject.run(0, 3, &mut Samples::with_room(3)).unwrap();
@@ -332,12 +341,20 @@ mod tests {
     fn a_scavenger_runs_when_nobody_else_does_and_ends() {
         let core = thread::affinity(None).unwrap().iter().last().unwrap();
         let scavenger = Scavenger::start(core).unwrap();
-        let watch = scavenger.watch.clone();
-        watch.measuring.store(true, Ordering::SeqCst);
-        while watch.rounds.load(Ordering::SeqCst) == 0 {
+        let (id, stop) = (scavenger.id, scavenger.stop.clone());
+        while ran(id) == Ran::default() {
             std::thread::yield_now();
         }
         drop(scavenger);
-        assert_eq!(Arc::strong_count(&watch), 1);
+        assert_eq!(Arc::strong_count(&stop), 1);
+    }
+
+    #[test]
+    fn what_the_kernel_tells_of_a_thread_is_read() {
+        assert_eq!(read_ran("1200 3400 5\n"), Some(Ran { nanoseconds: 1200, times: 5 }));
+        assert_eq!(read_ran("1200 3400"), None);
+        let seen = Seen::default();
+        seen.add(Ran { nanoseconds: 9, times: 4 }, Ran { nanoseconds: 5, times: 3 });
+        assert_eq!((seen.nanoseconds.load(Ordering::Relaxed), seen.times.load(Ordering::Relaxed)), (4, 1));
     }
 }

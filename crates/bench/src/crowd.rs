@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use corelane_sys::clock;
+use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::thread::{Builder, JoinHandle};
 
 use crate::Failure;
@@ -16,8 +16,8 @@ pub(crate) trait Member: Send + 'static {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure>;
 }
 
-/// So many clients as a subject of the harness: the times are those of all, the time of all together is from the common begin to the end of the
-/// last.
+/// So many clients as a subject of the harness: the times are those of all, the time of all together is from the begin of the first to the end of
+/// the last, by their own clocks: whoever looks on from outside may get a processor long after they began.
 pub(crate) struct Crowd<M> {
     members: Vec<M>,
     server: u32,
@@ -29,13 +29,20 @@ impl<M: Member> Crowd<M> {
     }
 }
 
-type Back<M> = (M, Samples, Result<(), Failure>);
+/// What a member comes back with.
+struct Back<M> {
+    member: M,
+    samples: Samples,
+    outcome: Result<(), Failure>,
+    began: Monotonic,
+    ended: Monotonic,
+}
 
 impl<M: Member> Subject for Crowd<M> {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let members = std::mem::take(&mut self.members);
         let many = members.len().max(1);
-        let barrier = Arc::new(Barrier::new(members.len() + 1));
+        let barrier = Arc::new(Barrier::new(members.len()));
         let mut threads: Vec<JoinHandle<Back<M>>> = Vec::with_capacity(many);
         for (number, mut member) in members.into_iter().enumerate() {
             // The rest of the division goes to the first ones.
@@ -47,22 +54,22 @@ impl<M: Member> Subject for Crowd<M> {
                 let mut samples = Samples::with_room(own);
                 let warm = member.calls(warm_up.div_ceil(many), &mut Samples::with_room(warm_up));
                 barrier.wait();
+                let began = clock::now();
                 let outcome = warm.and_then(|()| member.calls(own, &mut samples));
-                (member, samples, outcome)
+                Back { member, samples, outcome, began, ended: clock::now() }
             });
             threads.push(thread.map_err(|error| Failure::new(format!("client thread {number}: {error}")))?);
         }
-        barrier.wait();
-        let began = clock::now();
         let mut outcome = Ok(());
+        let (mut first, mut last) = (Monotonic::FAR_FUTURE, Monotonic::from_nanos(0));
         for thread in threads {
-            let (member, samples, ended) = thread.join().map_err(|_| Failure::new("a client thread panicked"))?;
-            self.members.push(member);
-            samples.since(0).iter().for_each(|&time| into.push(time));
-            outcome = outcome.and(ended);
+            let back = thread.join().map_err(|_| Failure::new("a client thread panicked"))?;
+            self.members.push(back.member);
+            back.samples.since(0).iter().for_each(|&time| into.push(time));
+            outcome = outcome.and(back.outcome);
+            (first, last) = (first.min(back.began), last.max(back.ended));
         }
-        let whole = began.elapsed();
-        outcome.map(|()| whole)
+        outcome.map(|()| last.since(first))
     }
 
     fn server_pid(&self) -> Option<u32> {
@@ -82,6 +89,8 @@ mod tests {
     impl Member for Counting {
         fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
             self.made += count;
+            let until = clock::now() + Duration::from_nanos(5 * count as u64);
+            while !until.is_past() {}
             (0..count).for_each(|_| into.push(5));
             if self.fails { Err(Failure::new("refused")) } else { Ok(()) }
         }
@@ -93,7 +102,8 @@ mod tests {
         let mut crowd = Crowd::new(members, 1);
         for turn in 1..=2 {
             let mut samples = Samples::with_room(10);
-            crowd.run(0, 10, &mut samples).unwrap();
+            let whole = crowd.run(0, 10, &mut samples).unwrap();
+            assert!(whole >= Duration::from_nanos(15), "no shorter than any member's part");
             assert_eq!((samples.len(), crowd.members.len()), (10, 3));
             assert_eq!(crowd.members.iter().map(|member| member.made).sum::<usize>(), 10 * turn);
         }

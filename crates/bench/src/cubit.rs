@@ -6,7 +6,7 @@ use corelane::Orb;
 use crate::Failure;
 use crate::call::{compare, message_sizes};
 use crate::floor::{Carrier, Sizes};
-use crate::harness::{Along, Compare, Extent, Figure, Group, Label, Progress, Variant, measure};
+use crate::harness::{Along, Compare, Extent, Figure, Group, Label, Progress, Subject, Variant, measure};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::object;
@@ -108,7 +108,7 @@ fn one_by_one(
         let mut cast = scene.cast(&orb, operation, sizes, options)?;
         // Papers compare stubs with dynamic invocation where calls are what costs, not octets.
         if bench == "cubit" && sizes.request <= MOST_DYNAMIC {
-            add_dynamic(&mut cast, &orb, operation)?;
+            add_dynamic(&scene, &mut cast, &orb, operation, options)?;
         }
         let over = if carrier == Carrier::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
         let title = format!("{bench} {operation}{over}: {} octets there, {} back", sizes.request, sizes.reply);
@@ -120,15 +120,31 @@ fn one_by_one(
     Ok(all)
 }
 
-/// Dynamic invocation of the first Corelane server, which has a thread per connection, compared with the stubs too.
-fn add_dynamic(cast: &mut Cast, orb: &Orb, operation: Operation) -> Result<(), Failure> {
-    let Some(server) = cast.servers.first() else { return Ok(()) };
-    let stubs = &cast.variants[cast.first];
-    let label = Label { config: format!("{}, dynamic invocation", stubs.label.config), ..stubs.label.clone() };
-    let against = stubs.against.first().copied().into_iter().chain([cast.first]).collect();
-    let object = object(orb, &server.reference)?;
-    let subject = Box::new(Dynamic { object, operation, server: server.server.pid() });
-    cast.variants.push(Variant { label, subject, against });
+/// Dynamic invocation of omniORB's server and of the first Corelane server, which has a thread per connection; compared with the floor and the
+/// stubs, and Corelane's with omniORB's.
+fn add_dynamic(
+    scene: &Scene,
+    cast: &mut Cast,
+    orb: &Orb,
+    operation: Operation,
+    options: &Options,
+) -> Result<(), Failure> {
+    let mut add = |stubs: usize, subject: Box<dyn Subject + Send>, other: Option<usize>| {
+        let Variant { label, against, .. } = &cast.variants[stubs];
+        let label = Label { config: format!("{}, dynamic invocation", label.config), ..label.clone() };
+        let against = against.first().copied().into_iter().chain([stubs]).chain(other).collect();
+        cast.variants.push(Variant { label, subject, against });
+        cast.variants.len() - 1
+    };
+    let mut theirs = None;
+    if let (Some(stubs), Some(calls)) = (cast.omniorb, scene.dynamic(operation, options)?) {
+        theirs = Some(add(stubs, Box::new(calls), None));
+    }
+    if let Some(server) = cast.servers.first() {
+        let object = object(orb, &server.reference)?;
+        let calls = Dynamic { object, operation, server: server.server.pid() };
+        add(cast.first, Box::new(calls), theirs);
+    }
     Ok(())
 }
 

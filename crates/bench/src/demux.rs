@@ -1,17 +1,20 @@
-//! The benchmark `demux`: does finding the object and the operation take longer where there are more of them?
+//! The benchmark `demux`: does finding the connection, the POA, the object and the operation take longer where there are more of them?
 
 use corelane::mapping::Operation as Name;
+use corelane::rt::RtClientPolicies;
 use corelane::{Orb, Reference};
+use corelane_sys::process;
 
 use crate::Failure;
 use crate::harness::{Along, Compare, Group, Label, Progress, Variant, measure};
 use crate::options::Options;
 use crate::orb::client::{Names, Rounds, object};
 use crate::orb::generated::cubit::CountedTargetRef;
-use crate::orb::server::{Keys, Scatter};
+use crate::orb::server::{Keys, LOOPBACK, Scatter};
 use crate::orb::wide::WIDTHS;
+use crate::orb::{Architecture, client_orb};
 use crate::report::{Report, Value};
-use crate::server::{start_many, start_operations};
+use crate::server::{start_echo, start_many, start_nested, start_operations};
 use crate::service::Service;
 
 /// Numbers of objects that are compared; the first is the baseline.
@@ -29,13 +32,78 @@ const MOST_OCTETS: f64 = 160.0;
 /// How long a server of a million objects may take to list references.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Objects, then operations.
+/// Connections that are called in turn; the first number is the baseline.
+const CONNECTIONS: [usize; 4] = [1, 10, 100, 1000];
+
+/// POAs between the root and the object's.
+const DEPTHS: [usize; 5] = [0, 1, 4, 16, 64];
+
+/// Connections, POAs, objects, operations.
 pub(crate) fn demux(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    connections(options, report, progress)?;
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
+    for keys in [Keys::Transient, Keys::Persistent] {
+        depths(&orb, keys, options, report, progress)?;
+    }
     for keys in Keys::ALL {
         objects(&orb, keys, options, report, progress)?;
     }
     operations(&orb, options, report, progress)
+}
+
+/// Every call on the next of so many connections: the server has to find out which has a request, and what it knows of that one.
+fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let orb = client_orb(CONNECTIONS.iter().sum())?;
+    // Connections of references of their own, and of the program otherwise.
+    let wanted = CONNECTIONS.iter().sum::<usize>() as u64 + 300;
+    let limit = process::raise_descriptor_limit(wanted).unwrap_or(0);
+    let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
+    let architecture = Architecture::LeaderFollowers(options.threads);
+    let (mut variants, mut servers) = (Vec::new(), Vec::new());
+    for count in CONNECTIONS {
+        progress.show(&format!("demux: {count} connections"));
+        if limit < wanted && count > 100 {
+            let reason = format!("{count} connections: the process may have {limit} open descriptors (ulimit -n)");
+            report.missing("demux", "Corelane", &reason)?;
+            continue;
+        }
+        let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
+        let targets = (0..count).map(|_| {
+            let target = CountedTargetRef::from_object(object(&orb, &reference)?.with_rt_policies(&private)?);
+            target.echo_octet(1)?;
+            Ok(target)
+        });
+        let targets: Vec<CountedTargetRef> = targets.collect::<Result<_, Failure>>()?;
+        let config = format!("{count} connection{}", if count == 1 { "" } else { "s" });
+        let label = label("connections in turn", config, &architecture.config(), ("connections", count));
+        let subject = Box::new(Rounds { targets, next: 0, server: server.pid() });
+        variants.push(Variant { label, subject, against: Vec::new() });
+        servers.push(server);
+    }
+    compare("demux, calls on 1 to 1,000 connections in turn".to_owned(), variants, options, report, progress)
+}
+
+fn depths(
+    orb: &Orb,
+    keys: Keys,
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let (mut variants, mut servers) = (Vec::new(), Vec::new());
+    for depth in DEPTHS {
+        let (server, reference) = start_nested(depth, keys, &options.placement)?;
+        let targets = vec![CountedTargetRef::from_object(object(orb, &reference)?)];
+        let config = format!("{depth} POAs below the root, {}", keys.name());
+        let label = label("POA depth", config, keys.name(), ("POAs below the root", depth));
+        variants.push(Variant {
+            label,
+            subject: Box::new(Rounds { targets, next: 0, server: server.pid() }),
+            against: Vec::new(),
+        });
+        servers.push(server);
+    }
+    compare(format!("demux, POAs 0 to 64 below the root, {} keys", keys.name()), variants, options, report, progress)
 }
 
 fn objects(

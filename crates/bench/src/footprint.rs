@@ -41,15 +41,15 @@ const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
 pub(crate) fn footprint(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut values = Vec::new();
     progress.show("footprint: hello example");
-    match hello(options) {
+    match hello(options, report) {
         Ok(found) => values.extend(found),
         Err(reason) => report.missing("footprint", "Corelane", &reason.to_string())?,
     }
-    match minimal(options) {
+    match minimal(options, report) {
         Ok(found) => values.extend(found),
         Err(reason) => report.missing("footprint", "Corelane, minimal", &reason.to_string())?,
     }
-    match linked_statically() {
+    match linked_statically(report) {
         Ok(found) => values.extend(found),
         Err(reason) => report.missing("footprint", "Corelane, static", &reason.to_string())?,
     }
@@ -66,7 +66,7 @@ pub(crate) fn footprint(options: &Options, report: &mut Report<'_>, progress: &m
     }
 }
 
-fn hello(options: &Options) -> Result<Vec<Value>, Failure> {
+fn hello(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
     let program = match &options.hello {
         Some(program) => program.clone(),
         None => beside("hello-server"),
@@ -88,6 +88,10 @@ fn hello(options: &Options) -> Result<Vec<Value>, Failure> {
         let [with, _] = resident(server.child.id());
         values.push(value(&label, "resident, 1,000 connections", with, None));
         drop(opened);
+    } else {
+        let reason =
+            format!("memory with 1,000 connections: the process may have {limit} open descriptors (ulimit -n)");
+        report.missing("footprint", "Corelane", &reason)?;
     }
     Ok(values)
 }
@@ -96,7 +100,7 @@ fn hello(options: &Options) -> Result<Vec<Value>, Failure> {
 const CONNECTIONS: usize = 1000;
 
 /// The same server in the smallest form that a stable compiler makes of it.
-fn minimal(options: &Options) -> Result<Vec<Value>, Failure> {
+fn minimal(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
     let program = match &options.minimal {
         Some(program) => program.clone(),
         None => beside("../minimal/hello-server"),
@@ -105,7 +109,7 @@ fn minimal(options: &Options) -> Result<Vec<Value>, Failure> {
                  it with --minimal";
     let label = label("Corelane", "hello example's server, minimal");
     let mut values = of_program(&label, &program, Some(MOST_MINIMAL_KIB), build)?;
-    values.extend(above_bare(&label, &program, None)?);
+    values.extend(above_bare(&label, &program, None, report)?);
     let server = Idle::start(&program)?;
     let [idle, private] = resident(server.child.id());
     values.push(value(&label, "resident, idle", idle, None));
@@ -114,7 +118,7 @@ fn minimal(options: &Options) -> Result<Vec<Value>, Failure> {
 }
 
 /// The smallest form with everything in it, the C library included, above a program of the same kind that has no ORB.
-fn linked_statically() -> Result<Vec<Value>, Failure> {
+fn linked_statically(report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let program = beside(&format!("../{target}/minimal/hello-server"));
     let build = format!(
@@ -123,14 +127,22 @@ fn linked_statically() -> Result<Vec<Value>, Failure> {
     );
     let label = label("Corelane", "hello example's server, minimal, static");
     let mut values = of_program(&label, &program, None, &build)?;
-    values.extend(above_bare(&label, &program, Some(MOST_ABOVE_KIB))?);
+    values.extend(above_bare(&label, &program, Some(MOST_ABOVE_KIB), report)?);
     Ok(values)
 }
 
 /// `hello-bare` stands beside the server: it accepts, reads and writes, and has no ORB.
-fn above_bare(label: &Label, server: &Path, bound: Option<f64>) -> Result<Vec<Value>, Failure> {
+fn above_bare(
+    label: &Label,
+    server: &Path,
+    bound: Option<f64>,
+    report: &mut Report<'_>,
+) -> Result<Vec<Value>, Failure> {
     let bare = server.with_file_name("hello-bare");
     if !bare.is_file() {
+        let reason =
+            format!("above a program without an ORB: there is no `{}`, which is built with it", bare.display());
+        report.missing("footprint", "floor", &reason)?;
         return Ok(Vec::new());
     }
     let (with, without) = (stripped_size(server)? as f64 / KIB, stripped_size(&bare)? as f64 / KIB);

@@ -41,8 +41,45 @@ const TOP: u8 = 98;
 /// That of all low clients, where they have the same.
 const EQUAL: u8 = 10;
 
-/// How often each variant has its turn.
+/// How often each variant has its turn, unless a number was asked for.
 const REPETITIONS: usize = 5;
+
+fn repetitions(options: &Options) -> usize {
+    options.asked.repetitions.unwrap_or(REPETITIONS)
+}
+
+/// Calls of the high-priority client in each repetition: what was asked for, else as far as it goes in quick, usual and full form.
+fn calls(options: &Options, [quick, usual, full]: [usize; 3]) -> usize {
+    options.asked.count.unwrap_or(match options.depth {
+        Depth::Quick => quick,
+        Depth::Usual => usual,
+        Depth::Full => full,
+    })
+}
+
+/// The high-priority client's time between calls where it is not MT_Cubit's: five times as often, so that the 99th percentile rests on more calls.
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// One game of a high-priority client at 100 Hz beside others.
+fn beside(one: &Served, others: Vec<Other>, calls: usize, options: &Options, seen: &mut Seen) -> Result<(), Failure> {
+    let game = Game {
+        high: one.member(0, Operation::Octet)?,
+        scheduling: Scheduling::Fifo(TOP),
+        period: PERIOD,
+        calls,
+        placement: options.placement,
+        server: one.pid(),
+    };
+    game.play(others, seen)
+}
+
+/// Of a benchmark that is nothing without fixed priorities: whether there are any, else it is missing.
+fn has_priorities(bench: &str, report: &mut Report<'_>) -> Result<bool, Failure> {
+    if !fixed() {
+        report.missing(bench, "Corelane", "fixed priorities are not permitted here, so there is no high priority")?;
+    }
+    Ok(fixed())
+}
 
 /// Numbers of low-priority clients, and calls that the high-priority client makes in each repetition.
 struct Plan {
@@ -106,22 +143,23 @@ pub(crate) fn mt_equal(options: &Options, report: &mut Report<'_>, progress: &mu
 
 fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let plan = Plan::of(options.depth);
+    let (calls, repetitions) = (options.asked.count.unwrap_or(plan.calls), repetitions(options));
     let most = plan.clients.iter().copied().max().unwrap_or(0);
     let served = servers(ranks, most, options, report)?;
     let mut all: Vec<Vec<Seen>> =
         served.iter().map(|_| plan.clients.iter().map(|_| Seen::default()).collect()).collect();
     let busy = Busy::start(&options.placement)?;
-    for repetition in 0..REPETITIONS {
+    for repetition in 0..repetitions {
         for (at, &clients) in plan.clients.iter().enumerate() {
             for (one, seen) in served.iter().zip(&mut all) {
                 progress.show(&format!(
-                    "{}: {clients} clients, {} {} ({} of {REPETITIONS})",
+                    "{}: {clients} clients, {} {} ({} of {repetitions})",
                     ranks.bench(),
                     one.peer,
                     one.config,
                     repetition + 1
                 ));
-                once(one, ranks, clients, plan.calls, options, &mut seen[at])?;
+                once(one, ranks, clients, calls, options, &mut seen[at])?;
             }
         }
     }
@@ -180,7 +218,7 @@ fn servers(ranks: Ranks, most: usize, options: &Options, report: &mut Report<'_>
         report.missing(bench, "Corelane", reason)?;
         served.push(pool(Architecture::LeaderFollowers(options.threads), most + 1, options)?);
     }
-    match omniorb(most + 1, Carrier::Tcp, options) {
+    match omniorb(most + 1, Carrier::Tcp, TOP, options) {
         Ok(server) => served.push(server),
         Err(reason) => report.missing(bench, "omniORB", &reason.to_string())?,
     }
@@ -257,7 +295,7 @@ fn figures(one: &Served, ranks: Ranks, side: Side, clients: &[usize], seen: &[Se
     let figures = points().filter_map(|(&clients, own)| {
         let against = [(&first_label, side.of(first))];
         let against: &[_] = if clients == fewest { &[] } else { &against };
-        side.of(own).figure(label(one, ranks, side, clients), own.cost, against)
+        side.of(own).figure(label(one, ranks, side, clients), own, against)
     });
     figures.collect()
 }

@@ -31,6 +31,9 @@ pub enum Operation {
     Oneway,
 }
 
+/// Arguments have at most so many octets, besides the length of a sequence.
+const MOST_OCTETS: usize = 64 << 20;
+
 impl Operation {
     /// What `call` measures unless it is told otherwise.
     pub const USUAL: [Operation; 6] = [
@@ -48,7 +51,7 @@ impl Operation {
     /// There is no such operation; the text lists them.
     pub fn from_name(name: &str) -> Result<Operation, Failure> {
         let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let number: Option<usize> = name[words.len()..].parse().ok().filter(|&number| number <= (64 << 20) / 16);
+        let number: Option<usize> = name[words.len()..].parse().ok();
         let found = match (words, number) {
             ("nothing", None) => Some(Operation::Nothing),
             ("octet", None) => Some(Operation::Octet),
@@ -62,11 +65,12 @@ impl Operation {
             ("string", Some(count)) => Some(Operation::Text(count)),
             _ => None,
         };
-        found.ok_or_else(|| {
+        // Bounded before the size of the body is worked out, which is a few octets for each element.
+        let bounded = found.filter(|_| number.unwrap_or(0) <= MOST_OCTETS);
+        bounded.filter(|operation| operation.body() <= MOST_OCTETS + 4).ok_or_else(|| {
             Failure::new(format!(
                 "there is no operation `{name}`; there are nothing, octet, short, long, struct, oneway, and longsN, structsN, octetsN \
-                 and stringN with a number of elements up to {}",
-                (64 << 20) / 16
+                 and stringN with a number of elements that take up to {MOST_OCTETS} octets"
             ))
         })
     }
@@ -157,7 +161,10 @@ mod tests {
         {
             assert_eq!(Operation::from_name(name).unwrap().to_string(), name);
         }
-        for name in ["", "octet4", "longs", "longs99999999999999999999", "longs-1", "4"] {
+        assert_eq!(Operation::from_name("octets67108864").unwrap(), Operation::Octets(64 << 20));
+        assert_eq!(Operation::from_name("longs16777216").unwrap(), Operation::Longs(16 << 20));
+        let large = ["octets67108865", "longs16777217", "structs8388609", "longs18446744073709551615"];
+        for name in large.into_iter().chain(["", "octet4", "longs", "longs99999999999999999999", "longs-1", "4"]) {
             assert!(Operation::from_name(name).is_err(), "{name}");
         }
     }

@@ -28,6 +28,8 @@ pub struct Options {
     pub extent: Extent,
     /// How far benchmarks go that have a form of their own.
     pub depth: Depth,
+    /// Calls and repetitions that were asked for by number, for benchmarks that have a form of their own.
+    pub asked: Asked,
     /// Where it runs.
     pub placement: Placement,
     /// Threads of a pool, floor or ORB.
@@ -50,6 +52,15 @@ pub struct Options {
     pub strict: bool,
     /// Prints help instead.
     pub help: bool,
+}
+
+/// What `--count` and `--repetitions` said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Calls per repetition.
+    pub count: Option<usize>,
+    /// Turns of each variant.
+    pub repetitions: Option<usize>,
 }
 
 /// How far to go.
@@ -89,6 +100,7 @@ impl Options {
             out: PathBuf::from("report.html"),
             extent: USUAL,
             depth: Depth::Usual,
+            asked: Asked::default(),
             placement,
             threads: 4,
             operations: Vec::new(),
@@ -120,9 +132,9 @@ impl Options {
                 "--peers" => options.peers = value.text()?.into(),
                 "--quick" => (options.extent, options.depth) = (QUICK, Depth::Quick),
                 "--full" => (options.extent, options.depth) = (FULL, Depth::Full),
-                "--count" => options.extent.count = value.number(1, MOST_CALLS)?,
+                "--count" => options.asked.count = Some(value.number(1, MOST_CALLS)?),
                 "--warm-up" => options.extent.warm_up = value.number(0, MOST_CALLS)?,
-                "--repetitions" => options.extent.repetitions = value.number(1, 1000)?,
+                "--repetitions" => options.asked.repetitions = Some(value.number(1, 1000)?),
                 "--threads" => options.threads = value.number(1, 256)?,
                 "--core" => options.placement.cores = Cores::One(value.number(0, 1023)?),
                 "--cores" => options.placement.cores = value.two_cores()?,
@@ -142,6 +154,9 @@ impl Options {
             }
             value.unused()?;
         }
+        // Whatever the order of the options: a number is meant.
+        options.extent.count = options.asked.count.unwrap_or(options.extent.count);
+        options.extent.repetitions = options.asked.repetitions.unwrap_or(options.extent.repetitions);
         if options.extent.count * options.extent.repetitions > MOST_CALLS {
             return Err(Failure::new(format!("--count times --repetitions is at most {MOST_CALLS}")));
         }
@@ -230,6 +245,9 @@ mod tests {
         assert_eq!(options.placement, placement);
         assert_eq!(options.threads, 2);
         assert!(matches!(parse("call").unwrap().placement.cores, Cores::One(_)));
+        let few = parse("--count 7 --quick --repetitions=2").unwrap();
+        assert_eq!((few.extent.count, few.extent.repetitions, few.extent.warm_up), (7, 2, QUICK.warm_up));
+        assert_eq!(few.asked, Asked { count: Some(7), repetitions: Some(2) });
         assert_eq!(parse("--unpinned").unwrap().placement.cores, Cores::Any);
     }
 

@@ -2,11 +2,13 @@
 //! cores, idle states, timer slack, and, where that is asked for, the kernel's preemption.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use corelane_sys::clock;
-use corelane_sys::thread::{self, Scheduling};
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::thread::{self, Builder, Scheduling};
+use corelane_sys::{clock, signal};
 
 use crate::Failure;
 use crate::call::message_sizes;
@@ -46,9 +48,8 @@ pub(crate) fn os(options: &Options, report: &mut Report<'_>, progress: &mut Prog
     if options.preemption {
         preemption(Path::new(PREEMPTION), options, report, progress)
     } else {
-        report.text(
-            "\nos: the kernel's preemption stays as it is; --preemption switches it for the whole machine meanwhile\n",
-        )
+        let reason = "preemption modes: only with --preemption, which switches them for the whole machine meanwhile";
+        report.missing("os", "Corelane", reason)
     }
 }
 
@@ -220,7 +221,7 @@ fn preemption(file: &Path, options: &Options, report: &mut Report<'_>, progress:
     let Some(current) = modes.iter().find(|(_, current)| *current).map(|(name, _)| name.clone()) else {
         return report.missing("os", "Corelane", "preemption modes: the kernel does not say which it has");
     };
-    let _restore = Restore { file, mode: current };
+    let _restore = Restore::new(file, current)?;
     let mut settings = Settings::new(options)?;
     let placement = options.placement;
     for (name, _) in modes {
@@ -239,23 +240,56 @@ fn modes(text: &str) -> Vec<(String, bool)> {
     text.split_whitespace().map(|word| (bare(word), word.starts_with('('))).collect()
 }
 
-/// Writes the mode when it is dropped.
-struct Restore<'f> {
-    file: &'f Path,
-    mode: String,
+/// Writes the mode when it is dropped, or when the process is asked to end, which it then does.
+struct Restore;
+
+/// The file, and the mode that it is to have again.
+type Switch = Option<(PathBuf, String)>;
+
+fn switched() -> &'static Mutex<Switch> {
+    static SWITCHED: OnceLock<Mutex<Switch>> = OnceLock::new();
+    SWITCHED.get_or_init(|| Mutex::new("kernel preemption", Scope::Orb, None))
 }
 
-impl Drop for Restore<'_> {
+impl Restore {
+    fn new(file: &Path, mode: String) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::new(format!("kernel preemption: it could not be restored after a signal, so it stays: {error}"))
+        };
+        let termination = signal::termination().map_err(failed)?;
+        *switched().lock() = Some((file.to_path_buf(), mode));
+        // For good: who watches for signals has to obey them later too.
+        Builder::new()
+            .name("bench/signals")
+            .spawn(move || {
+                while !matches!(termination.wait(None), Ok(true)) {}
+                put_back();
+                std::process::exit(ASKED_TO_END);
+            })
+            .map_err(failed)?;
+        Ok(Restore)
+    }
+}
+
+/// As shells say it of a program that was interrupted.
+const ASKED_TO_END: i32 = 130;
+
+fn put_back() {
+    let Some((file, mode)) = switched().lock().take() else { return };
+    if let Err(error) = fs::write(&file, &mode) {
+        eprintln!("bench: the kernel's preemption is not `{mode}` again: {error}");
+    }
+}
+
+impl Drop for Restore {
     fn drop(&mut self) {
-        if let Err(error) = fs::write(self.file, &self.mode) {
-            eprintln!("bench: the kernel's preemption is not `{}` again: {error}", self.mode);
-        }
+        put_back();
     }
 }
 
 /// Runs in the preemption mode.
 struct Switched {
-    file: std::path::PathBuf,
+    file: PathBuf,
     mode: String,
     inner: Called,
 }
@@ -356,18 +390,62 @@ impl Subject for Sleeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::BufRead;
 
     #[test]
-    fn the_kernels_modes_are_read_and_the_one_it_had_is_restored() {
+    fn the_kernels_modes_are_read() {
         let read = modes("none voluntary (full) lazy \n");
         assert_eq!(read.len(), 4);
         assert_eq!(read.iter().find(|(_, current)| *current).unwrap().0, "full");
         assert!(modes("").is_empty());
-        let file = std::env::temp_dir().join(format!("corelane-preempt-{}", std::process::id()));
+    }
+
+    /// What a program with this in its environment does in the test below: switches, says so, and stays.
+    const SWITCHES: &str = "CORELANE_TEST_SWITCHES";
+
+    #[test]
+    fn switches_and_stays() {
+        let Some(file) = std::env::var_os(SWITCHES) else { return };
+        let file = PathBuf::from(file);
+        let restore = Restore::new(&file, "full".to_owned()).unwrap();
         fs::write(&file, "lazy").unwrap();
-        drop(Restore { file: &file, mode: "full".to_owned() });
-        assert_eq!(fs::read_to_string(&file).unwrap(), "full");
-        fs::remove_file(&file).unwrap();
+        println!("switched");
+        // Its standard input ends with the test that has started it.
+        let _ = std::io::stdin().lines().next();
+        drop(restore);
+    }
+
+    #[test]
+    fn a_signal_leaves_the_mode_as_it_was() {
+        // What shells have their background jobs ignore, as SIGINT, they ignore here too.
+        for signal in [None, Some("TERM")] {
+            let name = format!("corelane-preempt-{}-{}", std::process::id(), signal.unwrap_or("none"));
+            let file = std::env::temp_dir().join(name);
+            let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+            program.args(["--exact", "os::tests::switches_and_stays", "--nocapture"]).env(SWITCHES, &file);
+            let pipes = (std::process::Stdio::piped(), std::process::Stdio::piped());
+            let mut child = program.stdin(pipes.0).stdout(pipes.1).spawn().unwrap();
+            // Kept: waiting for a child ends its standard input otherwise.
+            let input = child.stdin.take();
+            let mut said = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+            assert!(said.any(|line| line.unwrap().contains("switched")));
+            assert_eq!(fs::read_to_string(&file).unwrap(), "lazy");
+            match signal {
+                Some(signal) => {
+                    let kill = ["-s", signal, &child.id().to_string()].map(str::to_owned);
+                    assert!(std::process::Command::new("kill").args(kill).status().unwrap().success());
+                    let status = child.wait().unwrap();
+                    assert_eq!(status.code(), Some(ASKED_TO_END), "{signal}");
+                    drop(input);
+                }
+                None => {
+                    drop(input);
+                    assert!(child.wait().unwrap().success());
+                }
+            }
+            assert_eq!(fs::read_to_string(&file).unwrap(), "full", "{signal:?}");
+            fs::remove_file(&file).unwrap();
+        }
     }
 
     struct Counting(std::sync::Arc<std::sync::atomic::AtomicUsize>);

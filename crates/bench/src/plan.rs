@@ -19,16 +19,16 @@ struct Step {
     name: String,
     /// None: this machine.
     host: Option<String>,
-    /// The program there.
-    program: String,
+    /// The program there; none: the one that is sent, in a file of its own that is removed afterwards.
+    program: Option<String>,
     /// Whether our own program is sent there first.
     send: bool,
     /// What stands behind `corelane bench run`.
     arguments: Vec<String>,
 }
 
-/// Where a program is put that is sent.
-const SENT: &str = "/tmp/corelane-bench-sent";
+/// What stands in front of the name of the file that was made for what is sent: a login script may talk too.
+const SENT: &str = "corelane-bench-sent ";
 
 /// Carries out the plan in `file` and writes all JSON lines to `json`; answers how many runs there were. `via` is ssh or what stands in for it.
 ///
@@ -96,7 +96,7 @@ fn step(at: usize, run: &Json) -> Result<Step, String> {
     if send && host.is_none() {
         return Err(wrong("nothing is sent to this machine"));
     }
-    let program = text("program")?.unwrap_or_else(|| if send { SENT.to_owned() } else { "corelane".to_owned() });
+    let program = text("program")?.or_else(|| (!send).then(|| "corelane".to_owned()));
     let name = text("name")?.unwrap_or_else(|| host.clone().unwrap_or_else(|| format!("run {}", at + 1)));
     Ok(Step { name, host, program, send, arguments })
 }
@@ -110,7 +110,7 @@ impl Step {
         words
     }
 
-    fn command(&self, via: &Path) -> Result<Command, String> {
+    fn command(&self, via: &Path, program: &str) -> Result<Command, String> {
         let Some(host) = &self.host else {
             let own = std::env::current_exe().map_err(|error| format!("our own program is not found: {error}"))?;
             let mut command = Command::new(own);
@@ -118,16 +118,27 @@ impl Step {
             return Ok(command);
         };
         let mut command = Command::new(via);
-        let words: Vec<String> = std::iter::once(&self.program).chain(&self.words()).map(|word| quoted(word)).collect();
+        let words: Vec<String> = std::iter::once(program.to_owned()).chain(self.words()).collect();
+        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
         command.arg(host).arg(words.join(" "));
         Ok(command)
     }
 
     fn carry_out(&self, via: &Path, lines: &mut dyn Write) -> Result<(), String> {
-        if self.send {
-            self.send(via)?;
+        let program = match (self.send, &self.program) {
+            (true, wanted) => self.send(via, wanted.as_deref())?,
+            (false, wanted) => wanted.clone().unwrap_or_default(),
+        };
+        let ran = self.run(via, &program, lines);
+        if self.send && self.program.is_none() {
+            // What it could not remove is in the way of nobody.
+            let _ = self.shell(via, &format!("rm -f {}", quoted(&program)), Stdio::null());
         }
-        let mut command = self.command(via)?;
+        ran
+    }
+
+    fn run(&self, via: &Path, program: &str, lines: &mut dyn Write) -> Result<(), String> {
+        let mut command = self.command(via, program)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child =
             command.spawn().map_err(|error| format!("{:?} cannot be started: {error}", command.get_program()))?;
@@ -155,17 +166,29 @@ impl Step {
         }
     }
 
-    /// Sends our own program through the standard input of a command there.
-    fn send(&self, via: &Path) -> Result<(), String> {
+    /// Sends our own program through the standard input of a command there: to the file that is wanted, or to a new one that only its owner
+    /// can use. Answers where it is.
+    fn send(&self, via: &Path, wanted: Option<&str>) -> Result<String, String> {
         let own: PathBuf = std::env::current_exe().map_err(|error| error.to_string())?;
         let file = File::open(&own).map_err(|error| format!("{}: {error}", own.display()))?;
-        let there = quoted(&self.program);
+        let place = match wanted {
+            Some(path) => format!("f={}", quoted(path)),
+            None => "f=$(mktemp \"${TMPDIR:-/tmp}/corelane-bench.XXXXXXXX\")".to_owned(),
+        };
+        let line = format!("{place} && cat > \"$f\" && chmod 700 \"$f\" && echo \"{SENT}$f\"");
+        let said = self.shell(via, &line, file.into())?;
+        let sent = said.lines().find_map(|line| line.strip_prefix(SENT));
+        sent.map(str::to_owned).ok_or_else(|| "the program could not be sent: nothing says where it is".to_owned())
+    }
+
+    /// Has a shell there do something; answers what it says.
+    fn shell(&self, via: &Path, line: &str, input: Stdio) -> Result<String, String> {
         let mut command = Command::new(via);
-        command.arg(self.host.as_deref().unwrap_or_default()).arg(format!("cat > {there} && chmod 755 {there}"));
-        let status = command.stdin(file).stdout(Stdio::null()).status();
-        match status.map_err(|error| format!("{:?} cannot be started: {error}", command.get_program()))? {
-            status if status.success() => Ok(()),
-            status => Err(format!("the program could not be sent: {status}")),
+        command.arg(self.host.as_deref().unwrap_or_default()).arg(line).stdin(input).stderr(Stdio::inherit());
+        match command.output() {
+            Err(error) => Err(format!("{:?} cannot be started: {error}", command.get_program())),
+            Ok(output) if !output.status.success() => Err(format!("nothing could be sent: {}", output.status)),
+            Ok(output) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         }
     }
 }
@@ -200,7 +223,8 @@ mod tests {
             plan("{\"arguments\":[\"call\",\"--quick\"]},{\"host\":\"u@rt\",\"send\":true,\"arguments\":[\"switch\"]}");
         let steps = parse(&text).unwrap();
         assert_eq!((steps[0].name.as_str(), steps[0].host.as_deref()), ("run 1", None));
-        assert_eq!((steps[1].name.as_str(), steps[1].program.as_str()), ("u@rt", SENT));
+        assert_eq!((steps[0].program.as_deref(), steps[1].program.as_deref()), (Some("corelane"), None));
+        assert_eq!(steps[1].name, "u@rt");
         for (runs, hint) in [
             ("", "empty"),
             ("{}", "list of texts"),
@@ -259,6 +283,24 @@ mod tests {
         assert_eq!(fs::read_to_string(&json).unwrap().lines().count(), 1);
         assert!(String::from_utf8(said).unwrap().contains("welcome to rt1"));
         assert!(carry_out(&folder.join("none"), &json, &ssh, &mut Vec::new()).is_err());
+        // Sent: our own program, which is this test, to a file of its own, or to where it is wanted.
+        let step = |program: Option<&str>| Step {
+            name: "sent".to_owned(),
+            host: Some("rt1".to_owned()),
+            program: program.map(str::to_owned),
+            send: true,
+            arguments: vec!["call".to_owned()],
+        };
+        let wanted = folder.join("it's wanted");
+        let (first, second) = (step(None).send(&ssh, None).unwrap(), step(None).send(&ssh, None).unwrap());
+        let named = step(None).send(&ssh, wanted.to_str()).unwrap();
+        assert!(first != second && named == wanted.to_str().unwrap());
+        let own = fs::read(std::env::current_exe().unwrap()).unwrap();
+        for sent in [&first, &second, &named] {
+            assert_eq!(fs::metadata(sent).unwrap().permissions().mode() & 0o777, 0o700);
+            assert!(fs::read(sent).unwrap() == own);
+            fs::remove_file(sent).unwrap();
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::{Calls, target};
 use crate::orb::client_orb;
-use crate::peer::{Kind, Peer, Threads};
+use crate::peer::{Invocation, Kind, Peer, Threads};
 use crate::report::Report;
 use crate::scene::{Corelane, Floor};
 
@@ -33,7 +33,11 @@ pub(crate) fn protocol(options: &Options, report: &mut Report<'_>, progress: &mu
     let orb = client_orb(0)?;
     let blocking = Floor::start(Carrier::Tcp, Waiting::Blocking, options)?;
     for operation in options.operations_or(&USUAL) {
-        let Some(octets) = operation.as_octets() else { continue };
+        let Some(octets) = operation.as_octets() else {
+            let reason = format!("{operation}: no octet sequence has a message as small, or oneways");
+            report.missing("protocol", "Corelane", &reason)?;
+            continue;
+        };
         let sizes = message_sizes(&orb, operation, options)?;
         let servers = Corelane::start(Carrier::Tcp, options)?;
         let mut variants = Vec::new();
@@ -57,7 +61,7 @@ pub(crate) fn protocol(options: &Options, report: &mut Report<'_>, progress: &mu
                 });
             }
             if let Some(((server, reference), peer)) = &omniorb {
-                let calls = peer.client(reference, called, server.pid(), &options.placement)?;
+                let calls = peer.client(reference, called, server.pid(), Invocation::Stubs, &options.placement)?;
                 let label = label("omniORB", "as it comes");
                 variants.push(Variant { label, subject: Box::new(calls), against: vec![0] });
             }

@@ -107,6 +107,7 @@ impl<'o> Report<'o> {
     /// Output fails.
     pub fn values(&mut self, title: &str, values: &[Value]) -> Result<(), Failure> {
         let mut text = format!("\n{title}\n");
+        let columns = width(values.iter().map(|value| &value.label.config));
         for value in values {
             let Label { peer, config, op, .. } = &value.label;
             let bound = value.bound.map_or(String::new(), |bound| {
@@ -115,7 +116,7 @@ impl<'o> Report<'o> {
             let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
             let _ = writeln!(
                 text,
-                "  {:<9} {config:<27} {op:<12} {:<34} {:>12}{unit}{bound}",
+                "  {:<9} {config:<columns$} {op:<12} {:<34} {:>12}{unit}{bound}",
                 peer,
                 value.what,
                 plain(value.value)
@@ -247,16 +248,22 @@ fn name(label: &Label) -> String {
     format!("{} {} {}", label.peer, label.transport, label.config)
 }
 
+/// Of a column with these texts.
+fn width<'t>(texts: impl Iterator<Item = &'t String>) -> usize {
+    texts.map(|text| text.chars().count()).max().unwrap_or(0).max("config".len())
+}
+
 /// Times in microseconds; one line for each variant, its ratios behind it.
 fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
     let what = match compare {
         Compare::Median => "ratio of medians (lowest to highest of a repetition)",
         Compare::Rate => "ratio of times per call, all drained (lowest to highest of a repetition)",
     };
+    let width = width(figures.iter().map(|figure| &figure.label.config));
     let mut text = format!("\n{title}; microseconds; {what}\n");
     let _ = writeln!(
         text,
-        "  {:<9} {:<27} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>9} {:>7} {:>7}  against",
+        "  {:<9} {:<width$} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>9} {:>7} {:>7}  against",
         "peer", "config", "min", "p50", "p99", "p99.9", "max", "mean", "sd", "per s", "cpu cl", "cpu sv"
     );
     for figure in figures {
@@ -264,7 +271,7 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
         let calls = figure.calls.max(1) as f64;
         let _ = write!(
             text,
-            "  {:<9} {:<27} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1} {:>8.2} {:>7.2} {:>9.0} {:>7.2} {:>7.2}",
+            "  {:<9} {:<width$} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1} {:>8.2} {:>7.2} {:>9.0} {:>7.2} {:>7.2}",
             figure.label.peer,
             figure.label.config,
             summary.min_us,

@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::orb::Architecture;
 use crate::orb::client::{Calls, target};
 use crate::orb::server::free_address;
-use crate::peer::{Kind, Peer, Threads};
+use crate::peer::{self, Invocation, Kind, Peer, Threads};
 use crate::placement::{Cores, Placement};
 use crate::server::{start_echo, start_floor};
 use crate::service::Service;
@@ -144,6 +144,10 @@ impl Other {
         let (server, reference) = peer.serve(carrier, threads, &options.placement)?;
         Ok(Other { peer: peer.clone(), carrier, config, server, reference })
     }
+
+    fn client(&self, operation: Operation, how: Invocation, options: &Options) -> Result<peer::Calls, Failure> {
+        self.peer.client(&self.reference, operation, self.server.pid(), how, &options.placement)
+    }
 }
 
 /// What other ORBs have in place of a transport that is Corelane's own.
@@ -168,6 +172,8 @@ pub(crate) struct Cast {
     pub(crate) servers: Vec<Corelane>,
     /// Of the first Corelane server: its place among the variants, which the others follow.
     pub(crate) first: usize,
+    /// Of omniORB's first server.
+    pub(crate) omniorb: Option<usize>,
 }
 
 impl Scene {
@@ -215,7 +221,7 @@ impl Scene {
             if other.peer.kind() == Kind::OmniOrb {
                 omniorb.get_or_insert(variants.len());
             }
-            let calls = other.peer.client(&other.reference, operation, other.server.pid(), &options.placement)?;
+            let calls = other.client(operation, Invocation::Stubs, options)?;
             let label = self.label(other.peer.kind().name(), other.carrier.name(), operation, other.config.to_owned());
             let against = vec![blocking(other.carrier)];
             variants.push(Variant { label, subject: Box::new(calls), against });
@@ -269,7 +275,13 @@ impl Scene {
             let named = variants.iter_mut().filter(|variant| variant.label.transport != "none");
             named.for_each(|variant| name_transport(&mut variant.label));
         }
-        Ok(Cast { variants, servers, first })
+        Ok(Cast { variants, servers, first, omniorb })
+    }
+
+    /// Calls of omniORB's first server by dynamic invocation.
+    pub(crate) fn dynamic(&self, operation: Operation, options: &Options) -> Result<Option<peer::Calls>, Failure> {
+        let omniorb = self.others.iter().find(|other| other.peer.kind() == Kind::OmniOrb);
+        omniorb.map(|other| other.client(operation, Invocation::Dynamic, options)).transpose()
     }
 
     fn label(&self, peer: &'static str, transport: &'static str, operation: Operation, config: String) -> Label {

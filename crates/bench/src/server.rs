@@ -47,6 +47,7 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
             let architecture = Architecture::from_word(architecture)?;
             server::many(number(count, 10_000_000)?, Keys::from_name(keys)?, architecture)
         }
+        ["nested", depth, keys] => server::nested(number(depth, 1000)? - 1, Keys::from_name(keys)?),
         ["operations", count] => server::operations(number(count, 1000)?),
         _ => Err(Failure::new(format!("this mode is for `corelane bench` itself; it knows no {words:?}"))),
     }
@@ -102,6 +103,13 @@ pub(crate) fn start_pool(
     let name = format!("Corelane's server of {count} objects");
     let words = ["many", &count.to_string(), keys.name(), &architecture.to_string()];
     Ok(start(&name, &words, placement)?.0)
+}
+
+/// Starts a Corelane server with an object in a POA so many levels below the root; answers its reference.
+pub(crate) fn start_nested(depth: usize, keys: Keys, placement: &Placement) -> Result<(Service, String), Failure> {
+    // Numbers in these words begin with 1, as the root POA is one.
+    let words = ["nested", &(depth + 1).to_string(), keys.name()];
+    start(&format!("Corelane's server with {depth} POAs below the root"), &words, placement)
 }
 
 /// Starts a Corelane server with an object of so many operations; answers its reference.

@@ -18,6 +18,7 @@ const ROUND: usize = 300;
 pub(crate) fn stages(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     for operation in options.operations_or(&USUAL) {
         if operation.is_oneway() {
+            report.missing("stages", "Corelane", "oneway: the time of a call ends before its stages do")?;
             continue;
         }
         let mut probed = Probed::start("per-connection", operation, &options.placement)?;

@@ -97,7 +97,8 @@ pub(crate) fn switch(options: &Options, report: &mut Report<'_>, progress: &mut 
         None => Builder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
     };
     if priority.is_none() {
-        report.text("switch: fixed priorities are not permitted here: threads wake each other in turn instead\n")?;
+        let reason = "preemption by a higher priority: fixed priorities are not permitted here; threads wake each other in turn instead";
+        report.missing("switch", "floor", reason)?;
     }
     let same = Stage { partner: Some(first), priority, same_core: true };
     one_stage("on one core", first, same, options, report, progress)?;

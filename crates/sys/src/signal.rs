@@ -1,6 +1,6 @@
 //! Being told through a descriptor that the process should end.
 //!
-//! After the first call of [`termination`], the first SIGINT or SIGTERM makes the descriptor readable, for good, and
+//! After the first call of [`termination`], the first SIGINT, SIGTERM or SIGHUP makes the descriptor readable, for good, and
 //! does nothing else; blocked system calls go on. A second one of the same kind ends the process in the usual way, so a
 //! program whose shutdown hangs can still be interrupted.
 
@@ -22,7 +22,7 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 pub struct Termination(Wake);
 
-/// Watches for SIGINT and SIGTERM from the first call on.
+/// Watches for SIGINT, SIGTERM and SIGHUP from the first call on. What the process was told to ignore, as by `nohup`, stays ignored.
 ///
 /// # Errors
 /// When the process is out of descriptors.
@@ -34,7 +34,7 @@ pub fn termination() -> io::Result<&'static Termination> {
 fn begin() -> io::Result<Termination> {
     let termination = Termination(Wake::new()?);
     DESCRIPTOR.store(termination.as_fd().as_raw_fd(), Ordering::Relaxed);
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         watch(signal)?;
     }
     Ok(termination)
@@ -42,6 +42,13 @@ fn begin() -> io::Result<Termination> {
 
 fn watch(signal: libc::c_int) -> io::Result<()> {
     // SAFETY: the structure consists of integers and an optional function, for which zeroes are values.
+    let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is changed; `before` is a live structure of the kind that the call fills.
+    call::once(|| unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut before) })?;
+    if before.sa_sigaction == libc::SIG_IGN {
+        return Ok(());
+    }
+    // SAFETY: as above.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;

@@ -5,7 +5,7 @@
 //
 // The server prints "ready IOR:..." and ends when its standard input does.
 // The client prints "ready", then reads commands, one a line, until its standard input ends:
-//   run OPERATION WARM-UP COUNT   answered by "times WHOLE T1 T2 ... Tcount": nanoseconds, WHOLE from the first call to the end of the
+//   run OPERATION WARM-UP COUNT [dynamic]   answered by "times WHOLE T1 T2 ... Tcount": nanoseconds, WHOLE from the first call to the end of the
 //                                 last. Operations: nothing octet short long struct longsN structsN octetsN stringN oneway. A oneway's times are those of the
 //                                 sending; WHOLE lasts until a two-way call after the last one has returned.
 // Whatever it does not understand is answered by "error TEXT".
@@ -19,6 +19,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cubit.hh"
@@ -164,6 +165,98 @@ Run run(Cubit::Target_ptr t, const std::string& op, unsigned warm_up, unsigned c
   throw std::runtime_error("there is no operation " + op);
 }
 
+/// Sends `argument`, by dynamic invocation, and expects an answer of type `type` that `read` accepts.
+template <class Read>
+void invoke(Cubit::Target_ptr t, const char* name, const CORBA::Any& argument, CORBA::TypeCode_ptr type, Read read) {
+  CORBA::Request_var request = t->_request(name);
+  request->add_in_arg() = argument;
+  request->set_return_type(type);
+  request->invoke();
+  if (CORBA::Exception* exception = request->env()->exception()) throw std::runtime_error(exception->_name());
+  expect(read(request->return_value()));
+}
+
+/// As `run`, every request put together from names, types and values.
+Run run_dynamic(Cubit::Target_ptr t, const std::string& op, unsigned warm_up, unsigned count) {
+  auto timed = [&](auto call) { return measure(warm_up, count, call, [] {}); };
+  auto nothing = [&] {
+    CORBA::Request_var request = t->_request("echo_nothing");
+    request->set_return_type(CORBA::_tc_void);
+    request->invoke();
+    if (CORBA::Exception* exception = request->env()->exception()) throw std::runtime_error(exception->_name());
+  };
+  if (op == "nothing") return timed(nothing);
+  if (op == "octet") return timed([&] {
+    CORBA::Any argument;
+    argument <<= CORBA::Any::from_octet(7);
+    invoke(t, "echo_octet", argument, CORBA::_tc_octet, [](CORBA::Any& any) {
+      CORBA::Octet v = 0;
+      return (any >>= CORBA::Any::to_octet(v)) && v == 7;
+    });
+  });
+  if (op == "short") return timed([&] {
+    CORBA::Any argument;
+    argument <<= CORBA::Short(-7);
+    invoke(t, "echo_short", argument, CORBA::_tc_short, [](CORBA::Any& any) {
+      CORBA::Short v = 0;
+      return (any >>= v) && v == -7;
+    });
+  });
+  if (op == "long") return timed([&] {
+    CORBA::Any argument;
+    argument <<= CORBA::Long(70000);
+    invoke(t, "echo_long", argument, CORBA::_tc_long, [](CORBA::Any& any) {
+      CORBA::Long v = 0;
+      return (any >>= v) && v == 70000;
+    });
+  });
+  if (op == "struct") return timed([&] {
+    const Cubit::Mixed sent = {1, 2, 3};
+    CORBA::Any argument;
+    argument <<= sent;
+    invoke(t, "echo_struct", argument, Cubit::_tc_Mixed, [&](CORBA::Any& any) {
+      const Cubit::Mixed* got = nullptr;
+      return (any >>= got) && same(*got, sent);
+    });
+  });
+  if (op == "oneway") return measure(warm_up, count, [&] {
+    CORBA::Request_var request = t->_request("take_octet");
+    request->add_in_arg() <<= CORBA::Any::from_octet(7);
+    request->send_oneway();
+  }, nothing);
+  auto echoes = [&](const auto& sent, const char* name, CORBA::TypeCode_ptr type) {
+    return timed([&, name, type] {
+      CORBA::Any argument;
+      argument <<= sent;
+      invoke(t, name, argument, type, [&](CORBA::Any& any) {
+        const std::decay_t<decltype(sent)>* got = nullptr;
+        if (!(any >>= got) || got->length() != sent.length()) return false;
+        for (CORBA::ULong i = 0; i < sent.length(); ++i) if (!same((*got)[i], sent[i])) return false;
+        return true;
+      });
+    });
+  };
+  if (long n = length(op, "longs"); n >= 0) {
+    Cubit::Longs sent;
+    sent.length(n);
+    for (long i = 0; i < n; ++i) sent[i] = i;
+    return echoes(sent, "echo_longs", Cubit::_tc_Longs);
+  }
+  if (long n = length(op, "structs"); n >= 0) {
+    Cubit::Mixeds sent;
+    sent.length(n);
+    for (long i = 0; i < n; ++i) sent[i] = Cubit::Mixed{1, static_cast<CORBA::Long>(i), 3};
+    return echoes(sent, "echo_structs", Cubit::_tc_Mixeds);
+  }
+  if (long n = length(op, "octets"); n >= 0) {
+    Cubit::Octets sent;
+    sent.length(n);
+    for (long i = 0; i < n; ++i) sent[i] = i & 0xff;
+    return echoes(sent, "echo_octets", Cubit::_tc_Octets);
+  }
+  throw std::runtime_error("there is no dynamic operation " + op);
+}
+
 int call(CORBA::ORB_ptr orb, const char* reference) {
   CORBA::Object_var object = orb->string_to_object(reference);
   Cubit::Target_var target = Cubit::Target::_narrow(object);
@@ -175,14 +268,14 @@ int call(CORBA::ORB_ptr orb, const char* reference) {
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);
-    std::string word, op;
+    std::string word, op, how;
     unsigned warm_up = 0, count = 0;
     if (!(words >> word >> op >> warm_up >> count) || word != "run") {
       std::cout << "error not understood: " << line << std::endl;
       continue;
     }
     try {
-      Run done = run(target, op, warm_up, count);
+      Run done = words >> how && how == "dynamic" ? run_dynamic(target, op, warm_up, count) : run(target, op, warm_up, count);
       std::cout << "times " << done.whole;
       for (long long time : done.times) std::cout << ' ' << time;
       std::cout << std::endl;

@@ -9,7 +9,7 @@ use crate::floor::Carrier;
 use crate::harness::{Label, Subject};
 use crate::operation::Operation;
 use crate::options::Options;
-use crate::peer::{Counting, Kind, Peer, Threads, output_folder};
+use crate::peer::{Counting, Invocation, Kind, Peer, Threads, output_folder};
 use crate::report::Value;
 use crate::sample::Samples;
 
@@ -58,7 +58,8 @@ fn run(peer: &Peer, library: &Path, calls: usize, options: &Options) -> Result<[
     let (server, reference) =
         peer.clone().counting(counting(&files[1])).serve(Carrier::Tcp, Threads::Usual, &options.placement)?;
     let client = peer.clone().counting(counting(&files[0]));
-    let mut client = client.client(&reference, Operation::Octet, server.pid(), &options.placement)?;
+    let mut client =
+        client.client(&reference, Operation::Octet, server.pid(), Invocation::Stubs, &options.placement)?;
     client.run(0, calls, &mut Samples::with_room(calls))?;
     // They write what they have counted when they end.
     drop(client);

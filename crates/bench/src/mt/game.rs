@@ -69,15 +69,17 @@ impl Game {
         })?;
         let ended = |thread: JoinHandle<Paced>| thread.join().map_err(|_| Failure::new("a client thread panicked"));
         let high = ended(high)?;
-        let (mut times, mut late) = (Vec::new(), high.late);
+        let (mut times, mut late, mut made) = (Vec::new(), high.late, high.made);
         for thread in low {
             let paced = ended(thread)?;
+            made += paced.made;
             times.extend_from_slice(paced.outcome?.since(0));
             late += paced.late;
         }
         let mut cost = Cost::so_far(None, Some(self.server)).since(before);
         cost.steal_ms = cost.steal_ms.max(0.0);
         seen.cost.add(cost);
+        seen.calls += made;
         seen.late += late;
         seen.responses.extend_from_slice(&high.responses);
         seen.high.add(high.outcome?.since(0), high.whole);
@@ -112,8 +114,13 @@ struct Paced {
     responses: Vec<u64>,
     /// Calls that began more than half a period late.
     late: usize,
+    /// Calls, those before the begin included.
+    made: usize,
     whole: Duration,
 }
+
+/// Calls of each client before the begin.
+const FIRST: usize = 5;
 
 /// Calls at its pace for as long as `more` says so of the calls made; keeps the times of the first `room`.
 fn paced(
@@ -125,7 +132,7 @@ fn paced(
 ) -> Paced {
     let (mut samples, mut one) = (Samples::with_room(room), Samples::with_room(1));
     // The connection is made, and everything touched, before the begin.
-    let mut outcome = member.calls(5, &mut Samples::with_room(5));
+    let mut outcome = member.calls(FIRST, &mut Samples::with_room(FIRST));
     barrier.wait();
     let began = clock::now();
     let (mut next, mut late, mut made) = (began, 0, 0);
@@ -153,7 +160,7 @@ fn paced(
             Pace::Flood => {}
         }
     }
-    Paced { outcome: outcome.map(|()| samples), responses, late, whole: began.elapsed() }
+    Paced { outcome: outcome.map(|()| samples), responses, late, made: made + FIRST, whole: began.elapsed() }
 }
 
 /// What was seen of one variant in all repetitions.
@@ -163,7 +170,10 @@ pub(super) struct Seen {
     pub(super) low: Times,
     /// The high-priority client's, from when a call was due: a client that does not get the core when it wants to call shows here only.
     responses: Vec<u64>,
+    /// Of all clients together.
     pub(super) cost: Cost,
+    /// Calls of all clients together.
+    calls: usize,
     pub(super) late: usize,
 }
 
@@ -199,8 +209,9 @@ impl Times {
         Summary::of(&self.all, self.whole)
     }
 
-    /// The figure, each ratio to one of `against`.
-    pub(super) fn figure(&self, label: Label, cost: Cost, against: &[(&Label, &Times)]) -> Option<Figure> {
+    /// The figure, each ratio to one of `against`. Its costs are those of all that was `seen` with it, and of all calls: who of a process has
+    /// used its processor time is not told.
+    pub(super) fn figure(&self, label: Label, seen: &Seen, against: &[(&Label, &Times)]) -> Option<Figure> {
         let summary = self.summary()?;
         let ratio = |(with, theirs): &(&Label, &Times)| {
             let p50_us = theirs.summary()?.p50_us;
@@ -213,8 +224,8 @@ impl Times {
             medians_us: self.medians_us.clone(),
             cdf_us: cdf_us(&self.all),
             ratios: against.iter().filter_map(ratio).collect(),
-            cost,
-            calls: self.all.len(),
+            cost: seen.cost,
+            calls: seen.calls,
         })
     }
 }
@@ -278,7 +289,9 @@ mod tests {
             config: String::new(),
             along: None,
         };
-        let figure = seen.high.figure(label.clone(), seen.cost, &[(&label, &seen.low)]).unwrap();
-        assert_eq!((figure.calls, figure.ratios[0].ratio, figure.ratios[0].range), (20, 1.0, (1.0, 1.0)));
+        let figure = seen.high.figure(label.clone(), &seen, &[(&label, &seen.low)]).unwrap();
+        // Twice ten calls of one client, and of each of four those before the begin, and what the others made meanwhile.
+        assert!(figure.calls >= 20 + 2 * 4 * FIRST, "{}", figure.calls);
+        assert_eq!((figure.summary.n, figure.ratios[0].ratio, figure.ratios[0].range), (20, 1.0, (1.0, 1.0)));
     }
 }

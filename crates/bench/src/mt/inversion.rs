@@ -1,26 +1,22 @@
-//! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same server, by dispatch architecture.
-
-use std::time::Duration;
+//! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same server, by dispatch architecture,
+//! and by how the clients, which are one process, use connections.
 
 use corelane_sys::thread::Scheduling;
 
-use super::game::{Game, Other, Pace, Seen};
-use super::served::{Served, fixed, laned, single};
-use super::{REPETITIONS, TOP};
+use super::game::{Other, Pace, Seen};
+use super::served::{Connections, Served, laned, single};
+use super::{TOP, calls, has_priorities, repetitions};
 use crate::Failure;
 use crate::floor::Carrier;
 use crate::harness::{Compare, Figure, Label, Progress};
 use crate::idle::Busy;
 use crate::operation::Operation;
-use crate::options::{Depth, Options};
+use crate::options::Options;
 use crate::orb::Architecture;
 use crate::report::Report;
 
 /// That of the lane in which floods are served.
 const LOWEST: u8 = 1;
-
-/// The high-priority client's time between calls.
-const PERIOD: Duration = Duration::from_millis(10);
 
 /// How many floods there are, where there are any.
 const FLOODS: usize = 4;
@@ -45,15 +41,10 @@ const BESIDE: [Beside; 5] = [
 ];
 
 pub(crate) fn inversion(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    if !fixed() {
-        let reason = "fixed priorities are not permitted here, so there is nothing to invert";
-        return report.missing("inversion", "Corelane", reason);
+    if !has_priorities("inversion", report)? {
+        return Ok(());
     }
-    let calls = match options.depth {
-        Depth::Quick => 25,
-        Depth::Usual => 100,
-        Depth::Full => 1000,
-    };
+    let (calls, repetitions) = (calls(options, [25, 100, 1000]), repetitions(options));
     let architectures = [
         Architecture::PerConnection,
         Architecture::LeaderFollowers(options.threads),
@@ -62,17 +53,22 @@ pub(crate) fn inversion(options: &Options, report: &mut Report<'_>, progress: &m
     ];
     let mut servers = Vec::new();
     for architecture in architectures {
-        servers.push((single(architecture, options)?, single(architecture, options)?));
+        let server = || single(architecture, Connections::Each, options);
+        servers.push((server()?, server()?));
+    }
+    for connections in [Connections::Shared, Connections::SharedByOthers] {
+        let server = || single(Architecture::LeaderFollowers(options.threads), connections, options);
+        servers.push((server()?, server()?));
     }
     let lanes = || laned(&[TOP, LOWEST, LOWEST, LOWEST, LOWEST], Carrier::Tcp, options);
     servers.push((lanes()?, lanes()?));
     let _busy = Busy::start(&options.placement)?;
     for (one, other) in &servers {
         let mut seen: [Seen; BESIDE.len()] = Default::default();
-        for repetition in 0..REPETITIONS {
+        for repetition in 0..repetitions {
             for (beside, seen) in BESIDE.iter().zip(&mut seen) {
                 progress.show(&format!(
-                    "inversion: {} beside {} ({} of {REPETITIONS})",
+                    "inversion: {} beside {} ({} of {repetitions})",
                     one.config,
                     beside.name,
                     repetition + 1
@@ -106,15 +102,7 @@ fn once(
             floods.push(Other { member, scheduling: Scheduling::Other, pace: Pace::Flood });
         }
     }
-    let game = Game {
-        high: one.member(0, Operation::Octet)?,
-        scheduling: Scheduling::Fifo(TOP),
-        period: PERIOD,
-        calls,
-        placement: options.placement,
-        server: one.pid(),
-    };
-    game.play(floods, seen)
+    super::beside(one, floods, calls, options, seen)
 }
 
 fn figures(one: &Served, seen: &[Seen]) -> Vec<Figure> {
@@ -129,7 +117,7 @@ fn figures(one: &Served, seen: &[Seen]) -> Vec<Figure> {
     let labels: Vec<Label> = BESIDE.iter().map(label).collect();
     let figures = BESIDE.iter().zip(&labels).zip(seen).filter_map(|((beside, label), own)| {
         let against: Vec<_> = beside.against.iter().map(|&at| (&labels[at], &seen[at].high)).collect();
-        own.high.figure(label.clone(), own.cost, &against)
+        own.high.figure(label.clone(), own, &against)
     });
     figures.collect()
 }

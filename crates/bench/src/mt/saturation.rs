@@ -5,24 +5,21 @@ use std::time::Duration;
 
 use corelane_sys::thread::Scheduling;
 
-use super::game::{Game, Other, Pace, Seen};
-use super::served::{Served, fixed, laned, omniorb};
-use super::{REPETITIONS, TOP};
+use super::game::{Other, Pace, Seen};
+use super::served::{Served, laned, omniorb};
+use super::{TOP, beside, calls, has_priorities, repetitions};
 use crate::Failure;
 use crate::cpu::rounds_for;
 use crate::floor::Carrier;
 use crate::harness::{Compare, Figure, Label, Progress};
 use crate::idle::Busy;
 use crate::operation::Operation;
-use crate::options::{Depth, Options};
+use crate::options::Options;
 use crate::placement::Cores;
 use crate::report::{Report, Value};
 
 /// The low-priority clients' priority.
 const LOW: u8 = 10;
-
-/// The high-priority client's time between calls: five times as often as in MT_Cubit, so that the 99th percentile rests on more calls.
-const PERIOD: Duration = Duration::from_millis(10);
 
 /// How long a servant computes.
 const WORK: Duration = Duration::from_millis(20);
@@ -58,34 +55,33 @@ impl Load {
 }
 
 pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    if !fixed() {
-        let reason = "fixed priorities are not permitted here, so there is no high priority";
-        return report.missing("saturation", "Corelane", reason);
+    if !has_priorities("saturation", report)? {
+        return Ok(());
     }
-    let calls = match options.depth {
-        Depth::Quick => 100,
-        Depth::Usual => 400,
-        Depth::Full => 4000,
-    };
+    let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
     // One client saturates the core of both sides, or the server's.
     let loads = if options.placement.cores == Cores::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);
     for carrier in [Carrier::Tcp, Carrier::Unix] {
         let mut served = vec![laned(&priorities, carrier, options)?];
-        match omniorb(loads + 1, carrier, options) {
-            Ok(server) => served.push(server),
-            Err(reason) => report.missing("saturation", "omniORB", &reason.to_string())?,
+        // Its threads have one priority for all clients: the highest, or that of the load.
+        for priority in [TOP, LOW] {
+            match omniorb(loads + 1, carrier, priority, options) {
+                Ok(server) => served.push(server),
+                Err(reason) => report.missing("saturation", "omniORB", &reason.to_string())?,
+            }
         }
         let mut all: Vec<[Seen; 3]> = served.iter().map(|_| Default::default()).collect();
         let busy = Busy::start(&options.placement)?;
-        for repetition in 0..REPETITIONS {
+        for repetition in 0..repetitions {
             for (at, load) in Load::ALL.into_iter().enumerate() {
                 for (one, seen) in served.iter().zip(&mut all) {
                     progress.show(&format!(
-                        "saturation: {}, {} {} ({} of {REPETITIONS})",
+                        "saturation: {}, {} {} {} ({} of {repetitions})",
                         load.name(),
                         one.peer,
+                        one.config,
                         one.transport,
                         repetition + 1
                     ));
@@ -125,15 +121,7 @@ fn once(
         };
         others.push(Other { member, scheduling: Scheduling::Fifo(LOW), pace: Pace::NineTenths });
     }
-    let game = Game {
-        high: one.member(0, Operation::Octet)?,
-        scheduling: Scheduling::Fifo(TOP),
-        period: PERIOD,
-        calls,
-        placement: options.placement,
-        server: one.pid(),
-    };
-    game.play(others, seen)
+    beside(one, others, calls, options, seen)
 }
 
 fn label(one: &Served, load: Load) -> Label {
@@ -151,7 +139,7 @@ fn figures(one: &Served, seen: &[Seen; 3]) -> Vec<Figure> {
     let alone = label(one, Load::None);
     let figures = Load::ALL.into_iter().zip(seen).filter_map(|(load, own)| {
         let against = [(&alone, &seen[0].high)];
-        own.high.figure(label(one, load), own.cost, if load == Load::None { &[] } else { &against })
+        own.high.figure(label(one, load), own, if load == Load::None { &[] } else { &against })
     });
     figures.collect()
 }

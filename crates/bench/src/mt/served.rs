@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use corelane::Orb;
+use corelane::rt::RtClientPolicies;
+use corelane::{AllBusy, Orb, Reference};
 use corelane_sys::thread::{Builder, Scheduling};
 
 use super::TOP;
@@ -12,9 +13,10 @@ use crate::crowd::Member;
 use crate::floor::{Carrier, FloorClient, Sizes, Waiting, address_of};
 use crate::operation::Operation;
 use crate::options::Options;
-use crate::orb::client::{Caller, Worker, target};
+use crate::orb::client::{Caller, Worker, object, target};
+use crate::orb::generated::cubit::CountedTargetRef;
 use crate::orb::server::{Keys, LOOPBACK};
-use crate::orb::{Architecture, client_orb};
+use crate::orb::{Architecture, client_orb, limits};
 use crate::peer::{Kind, Peer, Threads};
 use crate::placement::Placement;
 use crate::sample::Samples;
@@ -35,7 +37,7 @@ pub(super) struct Served {
 
 enum Made {
     /// One reference for each client, or one for all.
-    Orb(Orb, Vec<String>),
+    Orb(Orb, Vec<String>, Connections),
     /// The address of a floor server, and the sizes of messages.
     Floor(String, Sizes),
 }
@@ -49,9 +51,13 @@ impl Served {
     pub(super) fn member(&self, number: usize, operation: Operation) -> Result<Box<dyn Member>, Failure> {
         match &self.made {
             Made::Floor(address, sizes) => Ok(Box::new(FloorClient::connect(&address_of(address)?, *sizes)?)),
-            Made::Orb(orb, references) => {
-                let text = &references[number % references.len()];
-                Ok(Box::new(Caller { target: target(orb, text)?, operation }))
+            Made::Orb(orb, references, connections) => {
+                let mut object = object(orb, &references[number % references.len()])?;
+                if number == 0 && *connections == Connections::SharedByOthers {
+                    let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
+                    object = object.with_rt_policies(&private)?;
+                }
+                Ok(Box::new(Caller { target: CountedTargetRef::from_object(object), operation }))
             }
         }
     }
@@ -60,7 +66,7 @@ impl Served {
     pub(super) fn worker(&self, number: usize, rounds: u32) -> Result<Box<dyn Member>, Failure> {
         match &self.made {
             Made::Floor(..) => Err(Failure::new("bare sockets have no servants")),
-            Made::Orb(orb, references) => {
+            Made::Orb(orb, references, _) => {
                 let text = &references[number % references.len()];
                 Ok(Box::new(Worker { target: target(orb, text)?, rounds }))
             }
@@ -81,7 +87,11 @@ pub(super) fn fixed() -> bool {
 
 /// Threads of a server without lanes have the top priority, so that nobody's request waits for the server to get a processor.
 fn at_the_top(options: &Options) -> Placement {
-    Placement { scheduling: fixed().then_some(Scheduling::Fifo(TOP)), ..options.placement }
+    all_at(TOP, options)
+}
+
+fn all_at(priority: u8, options: &Options) -> Placement {
+    Placement { scheduling: fixed().then_some(Scheduling::Fifo(priority)), ..options.placement }
 }
 
 /// Bare sockets, a blocking thread for each client.
@@ -99,10 +109,39 @@ pub(super) fn pool(architecture: Architecture, objects: usize, options: &Options
     corelane(architecture.config(), Carrier::Tcp, server, references, objects)
 }
 
+/// How the clients of one process use connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Connections {
+    /// A call has one for itself.
+    Each,
+    /// One for all, on which calls go at the same time; of each native priority, since Corelane's never carry two.
+    Shared,
+    /// The same, and the high-priority client has one of its own (Real-time CORBA's private connection).
+    SharedByOthers,
+}
+
 /// The same with one object.
-pub(super) fn single(architecture: Architecture, options: &Options) -> Result<Served, Failure> {
+pub(super) fn single(
+    architecture: Architecture,
+    connections: Connections,
+    options: &Options,
+) -> Result<Served, Failure> {
     let (server, reference) = start_echo(architecture, LOOPBACK, &at_the_top(options))?;
-    corelane(architecture.config(), Carrier::Tcp, server, vec![reference], 0)
+    let orb = match connections {
+        Connections::Each => client_orb(0)?,
+        Connections::Shared | Connections::SharedByOthers => {
+            let orb = Orb::builder().limits(limits()).connections_per_server(1).all_connections_busy(AllBusy::Share);
+            orb.build().map_err(|error| Failure::new(error.to_string()))?
+        }
+    };
+    let how = match connections {
+        Connections::Each => "",
+        Connections::Shared => ", shared connection",
+        Connections::SharedByOthers => ", private connection",
+    };
+    let made = Made::Orb(orb, vec![reference], connections);
+    let config = format!("{}{how}", architecture.config());
+    Ok(Served { peer: "Corelane", transport: Carrier::Tcp.name(), config, server, made })
 }
 
 /// A Corelane server whose objects have the priorities of their clients, the first the high-priority client's: Real-time CORBA's SERVER_DECLARED,
@@ -115,19 +154,19 @@ pub(super) fn laned(priorities: &[u8], carrier: Carrier, options: &Options) -> R
     corelane("a lane for each priority".to_owned(), carrier, server, references, priorities.len())
 }
 
-/// omniORB's server with its thread for each connection, called by Corelane's clients.
-pub(super) fn omniorb(clients: usize, carrier: Carrier, options: &Options) -> Result<Served, Failure> {
+/// omniORB's server with its thread for each connection, all of the fixed priority that is given where there are any, called by Corelane's clients.
+pub(super) fn omniorb(clients: usize, carrier: Carrier, priority: u8, options: &Options) -> Result<Served, Failure> {
     if options.without_peers {
         return Err(Failure::new("left out by --without-peers"));
     }
     let peer = Peer::build(Kind::OmniOrb, &options.peers)?;
-    let (server, reference) = peer.serve(carrier, Threads::Usual, &at_the_top(options))?;
+    let (server, reference) = peer.serve(carrier, Threads::Usual, &all_at(priority, options))?;
     Ok(Served {
         peer: "omniORB",
         transport: carrier.name(),
-        config: "thread per connection".to_owned(),
+        config: format!("thread per connection, at {priority}"),
         server,
-        made: Made::Orb(client_orb(clients)?, vec![reference]),
+        made: Made::Orb(client_orb(clients)?, vec![reference], Connections::Each),
     })
 }
 
@@ -138,7 +177,7 @@ fn corelane(
     references: Vec<String>,
     clients: usize,
 ) -> Result<Served, Failure> {
-    let made = Made::Orb(client_orb(clients)?, references);
+    let made = Made::Orb(client_orb(clients)?, references, Connections::Each);
     Ok(Served { peer: "Corelane", transport: carrier.name(), config, server, made })
 }
 

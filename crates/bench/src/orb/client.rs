@@ -64,21 +64,38 @@ pub(crate) fn two_way(
         }
         Operation::Longs(length) => {
             let sent: Vec<i32> = (0..length).map(|number| number as i32).collect();
-            timed(count, into, || expect(target.echo_longs(&sent)?.len() == sent.len()))
+            sequences(&sent, count, into, || Ok(target.echo_longs(&sent)?))
         }
         Operation::Structs(length) => {
             let sent: Vec<Mixed> = (0..length).map(|number| Mixed { o: 1, l: number as i32, s: 3 }).collect();
-            timed(count, into, || expect(target.echo_structs(&sent)?.len() == sent.len()))
+            sequences(&sent, count, into, || Ok(target.echo_structs(&sent)?))
         }
         Operation::Octets(length) => {
             let sent: Vec<u8> = (0..length).map(|number| number as u8).collect();
-            timed(count, into, || expect(target.echo_octets(&sent)?.len() == sent.len()))
+            sequences(&sent, count, into, || Ok(target.echo_octets(&sent)?))
         }
         Operation::Text(length) => {
             let sent = "x".repeat(length);
+            expect(target.echo_string(&sent)? == sent)?;
             timed(count, into, || expect(target.echo_string(&sent)?.len() == sent.len()))
         }
     }
+}
+
+/// The first answer is compared in full, before anything is timed; those that are timed by length and last element.
+#[inline(always)]
+fn sequences<T: PartialEq, S: AsRef<[T]>>(
+    sent: &[T],
+    count: usize,
+    into: &mut Samples,
+    mut echo: impl FnMut() -> Result<S, Failure>,
+) -> Result<Duration, Failure> {
+    expect(echo()?.as_ref() == sent)?;
+    timed(count, into, || {
+        let answer = echo()?;
+        let answer = answer.as_ref();
+        expect(answer.len() == sent.len() && answer.last() == sent.last())
+    })
 }
 
 #[inline]
@@ -173,4 +190,23 @@ impl Names {
 /// The typed reference of a text.
 pub(crate) fn target(orb: &Orb, text: &str) -> Result<CountedTargetRef, Failure> {
     Ok(CountedTargetRef::from_object(object(orb, text)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_as_long_and_otherwise_is_found_out() {
+        let (sent, mut samples) = ([1, 2, 3], Samples::with_room(2));
+        assert!(sequences(&sent, 2, &mut samples, || Ok(vec![1, 2, 3])).is_ok());
+        assert!(sequences(&sent, 0, &mut samples, || Ok(vec![1, 7, 3])).is_err());
+        let mut asked = 0;
+        let later = sequences(&sent, 2, &mut samples, || {
+            asked += 1;
+            Ok(if asked == 1 { vec![1, 2, 3] } else { vec![1, 2, 4] })
+        });
+        assert!(later.is_err());
+        assert!(sequences(&[0_u8; 0], 1, &mut samples, || Ok(Vec::new())).is_ok());
+    }
 }

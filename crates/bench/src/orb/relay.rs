@@ -53,9 +53,12 @@ pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> R
         let after = read();
         return Ok(Sizes { request: after.0 - nothing.0 - (nothing.0 - before.0), reply: 0 });
     }
+    // There may be a call besides those that are asked for, whose answer is verified.
     two_way(&target, operation, 1, &mut samples)?;
-    let after = read();
-    Ok(Sizes { request: after.0 - nothing.0, reply: after.1 - nothing.1 })
+    let once = read();
+    two_way(&target, operation, 2, &mut samples)?;
+    let twice = read();
+    Ok(Sizes { request: (twice.0 - once.0) - (once.0 - nothing.0), reply: (twice.1 - once.1) - (once.1 - nothing.1) })
 }
 
 /// Where the object of a reference is served over TCP.

@@ -84,21 +84,28 @@ impl Keys {
         let found = Keys::ALL.into_iter().find(|keys| keys.name() == name);
         found.ok_or_else(|| Failure::new(format!("there are no `{name}` keys")))
     }
+
+    /// Of a POA whose objects have such keys.
+    fn policies(self) -> PoaPolicies {
+        let persistent =
+            PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
+        match self {
+            Keys::Transient => PoaPolicies::default(),
+            Keys::Persistent => persistent,
+            Keys::Hinted => PoaPolicies { key_hints: KeyHints::Slots, ..persistent },
+        }
+    }
 }
 
 /// Serves so many objects, each with its own servant.
 pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Result<(), Failure> {
     let orb = start(architecture, LOOPBACK)?;
     let root = orb.root_poa();
-    let policies = PoaPolicies {
-        lifespan: Lifespan::Persistent,
-        id_assignment: IdAssignment::User,
-        key_hints: if keys == Keys::Hinted { KeyHints::Slots } else { KeyHints::None },
-        ..PoaPolicies::default()
-    };
     let poa = match keys {
         Keys::Transient => root.clone(),
-        Keys::Persistent | Keys::Hinted => root.create_poa("bench", Some(root.manager()), policies).map_err(failed)?,
+        Keys::Persistent | Keys::Hinted => {
+            root.create_poa("bench", Some(root.manager()), keys.policies()).map_err(failed)?
+        }
     };
     let servants: Vec<Servant> = (0..count).map(|_| CountedTarget::servant(Echo)).collect();
     let mut ids: Vec<ObjectId> = Vec::with_capacity(count);
@@ -136,6 +143,29 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Resu
         }
     })
     .map_err(failed)
+}
+
+/// Serves an object in a POA so many levels below the root.
+pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
+    let orb = start(Architecture::PerConnection, LOOPBACK)?;
+    let root = orb.root_poa();
+    let policies = keys.policies();
+    let mut poa = root.clone();
+    for level in 1..=depth {
+        poa = poa.create_poa(&format!("level{level:02}"), Some(root.manager()), policies).map_err(failed)?;
+    }
+    let servant = CountedTarget::servant(Echo);
+    let id = match keys {
+        Keys::Transient => poa.activate_object(&servant).map_err(failed)?,
+        Keys::Persistent | Keys::Hinted => {
+            let id = ObjectId::from("object");
+            poa.activate_object_with_id(&id, &servant).map_err(failed)?;
+            id
+        }
+    };
+    root.manager().activate().map_err(failed)?;
+    println!("ready {}", poa.id_to_reference(&id).map_err(failed)?);
+    serve_lines(|_| None).map_err(failed)
 }
 
 /// Serves an object for each of these native priorities, each in the lane of its priority: threads of a priority of their own at a port of their own

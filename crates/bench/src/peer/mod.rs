@@ -112,6 +112,15 @@ pub enum Threads {
     Pool,
 }
 
+/// How a client calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invocation {
+    /// By code that was made from the IDL.
+    Stubs,
+    /// By requests that are put together at run time; omniORB only.
+    Dynamic,
+}
+
 impl Peer {
     /// Builds the program from `peers`, the folder with the peers' sources, if it is not up to date.
     ///
@@ -206,14 +215,18 @@ impl Peer {
     /// Starts a client of that reference which calls `operation`.
     ///
     /// # Errors
-    /// It does not start, or the server does not answer.
+    /// It does not start, or the server does not answer; or it does not call like that.
     pub fn client(
         &self,
         reference: &str,
         operation: Operation,
         server: u32,
+        how: Invocation,
         placement: &Placement,
     ) -> Result<Calls, Failure> {
+        if how == Invocation::Dynamic && self.kind != Kind::OmniOrb {
+            return Err(Failure::new(format!("{}'s program has no dynamic invocation", self.kind)));
+        }
         let mut command = self.command();
         command.arg(reference);
         if self.kind == Kind::OmniOrb {
@@ -221,7 +234,7 @@ impl Peer {
         }
         let name = format!("{}'s client", self.kind);
         let (client, _) = Service::start(&name, command, placement, Side::Client)?;
-        Ok(Calls { name, client, operation, server })
+        Ok(Calls { name, client, operation, how, server })
     }
 }
 
@@ -244,12 +257,17 @@ pub struct Calls {
     name: String,
     client: Service,
     operation: Operation,
+    how: Invocation,
     server: u32,
 }
 
 impl Subject for Calls {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        let answer = self.client.ask(&format!("run {} {warm_up} {count}", self.operation), PATIENCE)?;
+        let how = match self.how {
+            Invocation::Stubs => "",
+            Invocation::Dynamic => " dynamic",
+        };
+        let answer = self.client.ask(&format!("run {} {warm_up} {count}{how}", self.operation), PATIENCE)?;
         let broken = || Failure::new(format!("{} answers with something that is no list of times", self.name));
         let mut numbers = answer.strip_prefix("times ").ok_or_else(broken)?.split(' ').map(str::parse::<u64>);
         let whole = numbers.next().and_then(Result::ok).ok_or_else(broken)?;
