@@ -23,3 +23,8 @@ pub mod skips;
 pub mod suite;
 
 corelane::include_idl!("interop");
+
+/// What is asked of TAO, and by it.
+pub mod tao {
+    corelane::include_idl!("lanes");
+}

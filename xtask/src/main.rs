@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask check`, `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`,
+//! The project's chores: `cargo xtask check`, `cargo xtask test`, `cargo xtask interop`, `cargo xtask demo`, `cargo xtask fuzz`,
 //! `cargo xtask idl-corpus`.
 //!
 //! Each check is a pure function from what it reads to a list of findings, so that its own tests can show it refusing a
@@ -11,6 +11,7 @@ mod dependencies;
 mod fuzz;
 mod host;
 mod idl_corpus;
+mod interop;
 mod layers;
 mod licences;
 mod metadata;
@@ -28,6 +29,8 @@ cargo xtask <command>
 
   check            formatting, clippy, rustdoc, dependency direction, licences, source rules
   test             installs missing system packages (root, apt), then check, all tests, interop
+  interop          the other ORBs alone
+  interop --tao PREFIX  live against an installation of TAO that you have
   test --quick     the same without the peers: no system packages, no interop
   demo             runs a mission computer and its clients for 15 seconds; report in target/demo/report.html
   demo --seconds N the same for N seconds
@@ -50,6 +53,12 @@ fn main() -> ExitCode {
         ["check"] => check::run(&mut steps),
         ["test"] => test::run(&mut steps, test::Extent::Full),
         ["test", "--quick"] => test::run(&mut steps, test::Extent::Quick),
+        ["interop", options @ ..] => {
+            if !interop::run(&mut steps, options) {
+                eprint!("{HELP}");
+                return ExitCode::from(2);
+            }
+        }
         ["demo", options @ ..] => return demo::run(&root(), options),
         ["fuzz", options @ ..] => return fuzz::run(&root(), options),
         ["idl-corpus", options @ ..] => return idl_corpus::run(&root(), options),

@@ -1,10 +1,7 @@
 //! `cargo xtask test`: the whole run, as continuous integration does it.
 
 use crate::steps::{self, Steps};
-use crate::{check, host};
-
-/// The package whose tests start other ORBs, and build their programs first.
-const INTEROP: &str = "corelane-interop";
+use crate::{check, host, interop};
 
 /// Builds the programs with which the benchmarks compare, and calls each of them a few times; figures are of no interest here.
 const PEERS: &[&str] = &[
@@ -46,10 +43,10 @@ pub(crate) fn run(steps: &mut Steps, extent: Extent) {
         return;
     }
     check::run(steps);
-    let own = ["test", "--workspace", "--exclude", INTEROP, "--locked"];
+    let own = ["test", "--workspace", "--exclude", interop::PACKAGE, "--locked"];
     steps.command("tests", steps::cargo().args(own));
     if extent == Extent::Full {
-        steps.command("interop", steps::cargo().args(["test", "--package", INTEROP, "--locked"]));
+        interop::all(steps);
         steps.command("benchmarks' peers", steps::cargo().args(PEERS));
     }
 }

@@ -1,0 +1,67 @@
+//! `cargo xtask interop`: the interop suite alone; with `--tao PREFIX`, live against an installation of TAO that the user has.
+
+use std::path::Path;
+
+use crate::host;
+use crate::steps::{self, Steps};
+
+/// The package whose tests start other ORBs, and build their programs first.
+pub(crate) const PACKAGE: &str = "corelane-interop";
+
+/// Runs what the words ask for; false if they make no sense.
+pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
+    match *options {
+        [] => {
+            if steps.step("system packages", host::packages) {
+                all(steps);
+            }
+        }
+        ["--tao", prefix] => {
+            let prefix = Path::new(prefix);
+            if steps.step("TAO", |_| is_tao(prefix)) {
+                let live = ["test", "--package", PACKAGE, "--locked", "--test", "tao", "--", "--ignored"];
+                steps.command("interop with TAO", steps::cargo().args(live).env("CORELANE_TAO", prefix));
+            }
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Every pair of ORBs but TAO.
+pub(crate) fn all(steps: &mut Steps) {
+    steps.command("interop", steps::cargo().args(["test", "--package", PACKAGE, "--locked"]));
+}
+
+/// Whether an ACE and TAO with Real-time CORBA were installed there.
+fn is_tao(prefix: &Path) -> steps::Outcome {
+    let needed = ["bin/tao_idl", "include/tao/RTPortableServer/RTPortableServer.h", "lib/libTAO_RTPortableServer.so"];
+    let missing = needed.into_iter().filter(|name| !prefix.join(name).exists());
+    let missing =
+        missing.map(|name| format!("there is no {}: is that the prefix of TAO?", prefix.join(name).display()));
+    let missing: Vec<String> = missing.collect();
+    let relative = prefix.is_relative().then(|| format!("{} is no absolute path", prefix.display()));
+    steps::findings(missing.into_iter().chain(relative).collect(), String::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installation_is_told_from_another_folder() {
+        let folder = std::env::temp_dir().join(format!("corelane-tao-{}", std::process::id()));
+        let missing = is_tao(&folder).unwrap_err();
+        assert_eq!(missing.lines().count(), 3, "{missing}");
+        for name in ["bin/tao_idl", "include/tao/RTPortableServer/RTPortableServer.h", "lib/libTAO_RTPortableServer.so"]
+        {
+            let file = folder.join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "").unwrap();
+        }
+        assert_eq!(is_tao(&folder), Ok(String::new()));
+        std::fs::remove_dir_all(&folder).unwrap();
+        let mut steps = Steps::new(folder);
+        assert!(!run(&mut steps, &["--tao"]) && !run(&mut steps, &["tao"]));
+    }
+}
