@@ -105,9 +105,9 @@ fn a_benchmark_writes_a_table_and_json_lines() {
         .map(|line| serde_json::from_str(line).expect("each line is JSON"))
         .collect();
     assert_eq!(lines[0]["record"], "run");
-    // TCP and Unix, blocking and epoll; oneways only blocking.
+    // TCP and Unix, blocking and epoll, and a futex; oneways only blocking sockets.
     let of = |op: &str| lines.iter().filter(|line| line["record"] == "result" && line["op"] == op).count();
-    assert_eq!((of("octet"), of("oneway")), (4, 2));
+    assert_eq!((of("octet"), of("oneway")), (5, 2));
     assert_eq!(lines[lines.len() - 1]["record"], "end");
     for line in &lines[1..lines.len() - 1] {
         assert_eq!((&line["schema"], &line["version"]), (&"corelane-bench".into(), &1.into()));

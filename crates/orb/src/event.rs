@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Peer};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_wire::giop::MessageKind;
 
 use crate::fault::Fault;
 
@@ -13,7 +16,7 @@ use crate::fault::Fault;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A peer broke the protocol; its connection is closed.
+    /// A peer, client or server, broke the protocol; its connection is closed.
     ProtocolFault {
         /// Who.
         peer: Peer,
@@ -182,6 +185,36 @@ pub struct EventCounts {
     pub overruns: u64,
 }
 
+/// Lines for the standard error output, so many in a second at most: who makes trouble is not to fill a disk with it as well.
+pub(crate) struct Log(Mutex<(Monotonic, u32, u64)>);
+
+impl Log {
+    /// Lines in a second at most.
+    const MOST: u32 = 10;
+
+    pub(crate) fn new() -> Self {
+        Log(Mutex::new("log of events", Scope::Orb, (Monotonic::now(), 0, 0)))
+    }
+
+    /// What to print for an event at `now`, if anything.
+    pub(crate) fn line(&self, event: &Event, now: Monotonic) -> Option<String> {
+        let mut state = self.0.lock();
+        let (began, lines, left_out) = &mut *state;
+        if now.since(*began) >= Duration::from_secs(1) {
+            (*began, *lines) = (now, 0);
+        }
+        if *lines == Self::MOST {
+            *left_out += 1;
+            return None;
+        }
+        *lines += 1;
+        match std::mem::take(left_out) {
+            0 => Some(format!("corelane: {event}")),
+            count => Some(format!("corelane: {event} ({count} others were not printed)")),
+        }
+    }
+}
+
 pub(crate) type Callback = Box<dyn Fn(&Event) + Send + Sync>;
 
 /// The counters and the callback of an ORB.
@@ -218,6 +251,14 @@ impl Events {
 
     pub(crate) fn handed_over(&self) {
         self.handed_over.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A server said what it may not. That it ends the connection in good order, or could not read what it was sent, is no fault of it.
+    #[cold]
+    pub(crate) fn fault_of_server(&self, peer: &Peer, fault: Fault) {
+        if !matches!(fault, Fault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError)) {
+            self.report(&Event::ProtocolFault { peer: peer.clone(), fault });
+        }
     }
 
     #[cold]
@@ -270,5 +311,21 @@ impl Events {
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.counts().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_events_prints_ten_lines_a_second_and_says_what_it_left_out() {
+        let (log, event) = (Log::new(), Event::ThreadFailed { message: "pool/l0: gone".into() });
+        let now = Monotonic::now();
+        let lines: Vec<String> = (0..500).filter_map(|_| log.line(&event, now)).collect();
+        assert_eq!(lines.len(), 10);
+        assert!(lines[0].starts_with("corelane: ") && lines[0].contains("pool/l0"), "{}", lines[0]);
+        let later = log.line(&event, now + Duration::from_secs(2)).unwrap();
+        assert!(later.ends_with("(490 others were not printed)"), "{later}");
     }
 }

@@ -491,10 +491,16 @@ impl ClientConnection {
         self.broken |= self.abandoned > ABANDONED;
     }
 
-    /// The reply to a call that was given up has come.
+    /// A reply has come that the call at hand did not ask for: whether it can be that to a call that was given up.
     #[cold]
-    pub(crate) fn caught_up(&mut self) {
+    pub(crate) fn caught_up(&mut self) -> bool {
+        let was_behind = self.is_behind();
         self.abandoned = self.abandoned.saturating_sub(1);
+        was_behind
+    }
+
+    pub(crate) fn peer(&self) -> &Peer {
+        self.stream.peer()
     }
 
     /// Whether replies to calls given up are still to come.

@@ -101,6 +101,10 @@ impl DerefMut for Sender<'_> {
 #[derive(Debug)]
 struct Requests {
     waiting: RequestTable<Arc<Pending>>,
+    /// Replies that may still come although nobody waits for them.
+    forgotten: u64,
+    /// A fault of the server's has been told of.
+    told: bool,
     /// The connection takes no more.
     over: bool,
     /// One was entered since it was last asked how long there has been none.
@@ -192,7 +196,7 @@ impl Multiplexed {
             requests: Mutex::new(
                 "request table",
                 Scope::Connection,
-                Requests { waiting, over: false, used: true, idle_since },
+                Requests { waiting, forgotten: 0, told: false, over: false, used: true, idle_since },
             ),
             reading: Exclusive::new("replies", Scope::Connection, reading),
             behind: AtomicBool::new(false),
@@ -255,7 +259,16 @@ impl Multiplexed {
 
     /// Nobody waits for the reply any longer.
     pub(crate) fn forget(&self, id: u32) {
-        self.requests.lock().waiting.remove(id);
+        let mut requests = self.requests.lock();
+        if requests.waiting.remove(id).is_some() {
+            requests.forgotten += 1;
+        }
+    }
+
+    /// Whether the caller is the first to tell of the fault with which the connection ended.
+    #[cold]
+    pub(crate) fn tells_fault(&self) -> bool {
+        !std::mem::replace(&mut self.requests.lock().told, true)
     }
 
     /// Sends a finished message until `deadline`.
@@ -474,11 +487,15 @@ impl Multiplexed {
             kind => return Err(Lost::Fault(Fault::Unexpected(kind))),
         };
         let id = id.map_err(|error| Lost::Fault(error.into()))?;
-        let pending = self.requests.lock().waiting.remove(id);
-        // A reply that nobody waits for any more is skipped.
-        if let Some(pending) = pending {
-            pending.complete(Ok(arrived));
-        }
+        let mut requests = self.requests.lock();
+        let Some(pending) = requests.waiting.remove(id) else {
+            // A reply that nobody waits for any more is skipped; one that nobody asked for is none.
+            requests.forgotten =
+                requests.forgotten.checked_sub(1).ok_or(Lost::Fault(Fault::Unexpected(header.kind)))?;
+            return Ok(());
+        };
+        drop(requests);
+        pending.complete(Ok(arrived));
         Ok(())
     }
 

@@ -366,7 +366,10 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         if head.request_id == id {
             return Ok(self.answer(way, connection, received, header, &head));
         }
-        connection.caught_up();
+        if !connection.caught_up() {
+            // Else a server could make the call last for as long as it goes on.
+            return Ok(Err(self.no_reply(way, connection, id, Fault::Unexpected(header.kind).into())));
+        }
         // The late reply to a call that was given up. It must not make this call's time begin anew.
         self.due = self.due.fixed();
         if let Received::InPlace(_, length) = received {
@@ -442,6 +445,9 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             && written != Written::Nothing
             && connection.was_closed_orderly(&self.core.config().limits);
         let trouble = self.failed(connection.endpoint(), phase, written, &broken, orderly);
+        if let Broken::Fault(fault) = broken {
+            self.core.events().fault_of_server(connection.peer(), fault);
+        }
         connection.discard();
         trouble
     }

@@ -96,7 +96,15 @@ impl<'r> Call<'r, '_, '_> {
                 posted.connection.cancel(posted.id, way.profile.version);
                 return Err(self.given_up(endpoint, &broken));
             }
-            Err(broken) => return Err(self.failed(endpoint, Phase::Wait, Written::Whole, &broken, false)),
+            Err(broken) => {
+                let trouble = self.failed(endpoint, Phase::Wait, Written::Whole, &broken, false);
+                if let Broken::Fault(fault) = broken
+                    && posted.connection.tells_fault()
+                {
+                    self.core.events().fault_of_server(posted.connection.stream().peer(), fault);
+                }
+                return Err(trouble);
+            }
         };
         match ReplyHead::parse(&arrived.octets, &arrived.header, &self.core.config().limits) {
             Ok(head) => {

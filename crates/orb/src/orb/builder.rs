@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Transports};
+use corelane_sys::clock::Monotonic;
 use corelane_sys::guarantees::{self, Holds};
 use corelane_wire::{CharSet, Limits, Version};
 
 use super::Orb;
 use super::core::{Config, Core};
 use crate::client::held::OnewayBatch;
-use crate::event::{Callback, Event, Events};
+use crate::event::{Callback, Event, Events, Log};
 use crate::exception::SystemException;
 use crate::poa::Poa;
 use crate::policy::{AllBusy, CallPolicies, Timeout};
@@ -256,6 +257,17 @@ impl OrbBuilder {
     ) -> Self {
         self.established.push((reference.into(), priorities.into_iter().collect(), each));
         self
+    }
+
+    /// Prints what goes wrong without anybody having asked on the standard error output, at most ten lines a second; takes the
+    /// place of [`on_event`](Self::on_event). Without either, events are only counted ([`Orb::event_counts`]).
+    pub fn log_events(self) -> Self {
+        let log = Log::new();
+        self.on_event(move |event| {
+            if let Some(line) = log.line(event, Monotonic::now()) {
+                eprintln!("{line}");
+            }
+        })
     }
 
     /// Calls `callback` for everything that goes wrong without anybody having asked.

@@ -1,0 +1,189 @@
+//! Servers that mean harm, or are broken: the call ends with an exception within its time, the event is counted and names the server.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::{CallPolicies, Event, Orb, Reference, SystemExceptionKind as Kind, Timeout};
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_tests::ProbeRef;
+
+const REQUEST: u8 = 0;
+const REPLY: u8 = 1;
+
+/// A GIOP 1.2 message in little-endian order.
+fn message(kind: u8, more_fragments: bool, body: &[u8]) -> Vec<u8> {
+    let mut octets = b"GIOP\x01\x02".to_vec();
+    octets.extend([1 | u8::from(more_fragments) << 1, kind]);
+    octets.extend(u32::try_from(body.len()).unwrap().to_le_bytes());
+    octets.extend(body);
+    octets
+}
+
+/// Id, status, no contexts.
+fn reply(id: u32, status: u32) -> Vec<u8> {
+    [id, status, 0].iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+/// Type and request id of the next message.
+fn next_message(stream: &mut TcpStream) -> std::io::Result<(u8, u32)> {
+    let mut header = [0; 16];
+    stream.read_exact(&mut header)?;
+    let [size, id] = [8, 12].map(|at| u32::from_le_bytes(header[at..at + 4].try_into().unwrap()));
+    std::io::copy(&mut stream.take(u64::from(size) - 4), &mut std::io::sink())?;
+    Ok((header[7], id))
+}
+
+/// Answers every request with what `answer` writes, until the client closes.
+fn serve(answer: impl Fn(&mut TcpStream, u32) -> std::io::Result<()> + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = Arc::new(answer);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, answer) = (stream.unwrap(), Arc::clone(&answer));
+            std::thread::spawn(move || {
+                while let Ok((kind, id)) = next_message(&mut stream) {
+                    if kind == REQUEST && answer(&mut stream, id).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+type Told = Arc<Mutex<Vec<Event>>>;
+
+/// A client of that server, and the events that it tells of.
+fn client(server: SocketAddr, timeout: Timeout) -> (Orb, ProbeRef, Told) {
+    let told = Told::new(Mutex::new("events", Scope::Orb, Vec::new()));
+    let list = Arc::clone(&told);
+    let policies = CallPolicies { timeout: Some(timeout), ..CallPolicies::NONE };
+    let told_of = move |event: &Event| list.lock().push(event.clone());
+    let builder = Orb::builder().call_policies(policies).connections_per_server(1).on_event(told_of);
+    let orb = builder.build().unwrap();
+    let object = orb.string_to_object(&format!("corbaloc::1.2@{server}/Key")).unwrap().unwrap();
+    (orb, ProbeRef::from_object(object), told)
+}
+
+fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, what: &str) {
+    let told = told.lock();
+    let [Event::ProtocolFault { peer, .. }] = told.as_slice() else { panic!("{what}: {told:?}") };
+    assert!(peer.to_string().contains(&server.to_string()), "{what}: {peer} is not {server}");
+    assert_eq!(orb.event_counts().protocol_faults, 1, "{what}");
+}
+
+/// Without end: the client has to stop reading.
+fn flood(stream: &mut TcpStream, octets: &[u8]) -> std::io::Result<()> {
+    let many = octets.repeat(1000);
+    loop {
+        stream.write_all(&many)?;
+    }
+}
+
+#[test]
+fn replies_that_nobody_asked_for_do_not_make_a_call_last() {
+    let day = Duration::from_secs(24 * 3600);
+    for timeout in [Timeout::Never, Timeout::Precise(day), Timeout::Coarse(day)] {
+        let server = serve(|stream, id| flood(stream, &message(REPLY, false, &reply(id + 1000, 0))));
+        let (orb, probe, told) = client(server, timeout);
+        let exception = probe.cube_long(2).unwrap_err();
+        assert_eq!(exception.kind(), Kind::CommFailure, "{exception}");
+        assert_told(&orb, &told, server, &format!("{timeout:?}"));
+    }
+}
+
+#[test]
+fn replies_that_nobody_asked_for_end_a_shared_connection() {
+    let server = serve(|stream, id| flood(stream, &message(REPLY, false, &reply(id + 1000, 0))));
+    let (orb, probe, told) = client(server, Timeout::Never);
+    let mut calls: Vec<_> = (0..3)
+        .map(|number| {
+            let argument = move |encoder: &mut corelane::Encoder<'static>| {
+                encoder.write_i32(number);
+                Ok(())
+            };
+            probe.as_object().send_deferred("cube_long", argument)
+        })
+        .filter_map(Result::ok)
+        .collect();
+    assert!(!calls.is_empty());
+    for call in &mut calls {
+        assert_eq!(call.reply().unwrap_err().kind(), Kind::CommFailure);
+    }
+    assert_told(&orb, &told, server, "shared");
+}
+
+#[test]
+fn late_replies_to_calls_that_were_given_up_are_skipped_as_many_as_there_are() {
+    // The first two requests are answered behind the third.
+    let seen = Mutex::new("requests seen", Scope::Connection, Vec::new());
+    let server = serve(move |stream, id| {
+        let mut seen = seen.lock();
+        seen.push(id);
+        if seen.len() < 3 {
+            return Ok(());
+        }
+        for id in &*seen {
+            let mut body = reply(*id, 0);
+            // A body begins on a multiple of 8.
+            body.extend(27_i32.to_le_bytes());
+            stream.write_all(&message(REPLY, false, &body))?;
+        }
+        Ok(())
+    });
+    let (orb, probe, _told) = client(server, Timeout::Never);
+    for _ in 0..2 {
+        let impatient = probe.with_timeout(Duration::from_millis(30));
+        assert_eq!(impatient.cube_long(3).unwrap_err().kind(), Kind::Timeout);
+    }
+    assert_eq!(probe.cube_long(3).unwrap(), 27);
+    assert_eq!(orb.event_counts().protocol_faults, 0);
+}
+
+#[test]
+fn what_a_server_may_not_say_ends_the_call_and_is_told() {
+    type Answer = fn(&mut TcpStream, u32) -> std::io::Result<()>;
+    let answers: [(&str, Answer); 7] = [
+        ("no GIOP", |stream, _| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
+        ("a status that there is none of", |stream, id| stream.write_all(&message(REPLY, false, &reply(id, 77)))),
+        ("a request", |stream, id| stream.write_all(&message(0, false, &reply(id, 3)))),
+        ("a reply cut short", |stream, _| stream.write_all(&message(REPLY, false, &[0, 0]))),
+        ("an unknown type of message", |stream, _| stream.write_all(&message(9, false, &[]))),
+        ("a message of 4 GiB", |stream, id| {
+            let mut octets = message(REPLY, false, &reply(id, 0));
+            octets[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+            stream.write_all(&octets)
+        }),
+        ("fragmented replies without end", |stream, _| {
+            (0..).try_for_each(|id| stream.write_all(&message(REPLY, true, &reply(0x10_0000 + id, 0))))
+        }),
+    ];
+    for (what, answer) in answers {
+        let server = serve(answer);
+        let (orb, probe, told) = client(server, Timeout::Never);
+        let exception = probe.cube_long(2).unwrap_err();
+        assert!(matches!(exception.kind(), Kind::CommFailure | Kind::Marshal), "{what}: {exception}");
+        assert_told(&orb, &told, server, what);
+    }
+}
+
+#[test]
+fn a_server_that_drips_a_reply_does_not_stretch_the_time() {
+    for timeout in [Timeout::Precise(Duration::from_millis(300)), Timeout::Coarse(Duration::from_millis(300))] {
+        let server = serve(|stream, id| {
+            let mut octets = message(REPLY, false, &reply(id, 0));
+            octets[8..12].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+            stream.write_all(&octets)?;
+            loop {
+                stream.write_all(b"x")?;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let (_orb, probe, _told) = client(server, timeout);
+        assert_eq!(probe.cube_long(2).unwrap_err().kind(), Kind::Timeout, "{timeout:?}");
+    }
+}
