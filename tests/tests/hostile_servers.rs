@@ -71,7 +71,7 @@ fn client(server: SocketAddr, timeout: Timeout) -> (Orb, ProbeRef, Told) {
 
 fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, what: &str) {
     let told = told.lock();
-    let [Event::ProtocolFault { peer, .. }] = told.as_slice() else { panic!("{what}: {told:?}") };
+    let [Event::ProtocolFault { peer, .. }] = told.as_slice() else { panic!("{what}: {:?}", *told) };
     assert!(peer.to_string().contains(&server.to_string()), "{what}: {peer} is not {server}");
     assert_eq!(orb.event_counts().protocol_faults, 1, "{what}");
 }
