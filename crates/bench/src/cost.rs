@@ -75,17 +75,15 @@ impl Cost {
     }
 }
 
-/// Processor time in microseconds, voluntary and involuntary switches of all living threads of a process.
+/// Processor time in microseconds of a process, and voluntary and involuntary switches of its living threads.
 fn of_process(id: u32) -> (f64, u64, u64) {
-    let mut sum = (0.0, 0, 0);
+    let time = usage::process_time(id).unwrap_or_default().as_secs_f64() * 1e6;
+    let mut sum = (time, 0, 0);
     let tasks = fs::read_dir(Path::new("/proc").join(id.to_string()).join("task"));
     for task in tasks.into_iter().flatten().flatten() {
-        // The first number is nanoseconds on a core.
-        let run = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        let run: f64 = run.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0);
         let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
         let (voluntary, involuntary) = switches(&status);
-        sum = (sum.0 + run / 1e3, sum.1 + voluntary, sum.2 + involuntary);
+        sum = (sum.0, sum.1 + voluntary, sum.2 + involuntary);
     }
     sum
 }

@@ -91,10 +91,12 @@ fn depths(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let (mut variants, mut servers) = (Vec::new(), Vec::new());
-    for depth in DEPTHS {
+    // The root POA has transient objects only.
+    let depths = DEPTHS.into_iter().filter(|&depth| keys == Keys::Transient || depth > 0);
+    for depth in depths {
         let (server, reference) = start_nested(depth, keys, &options.placement)?;
         let targets = vec![CountedTargetRef::from_object(object(orb, &reference)?)];
-        let config = format!("{depth} POAs below the root, {}", keys.name());
+        let config = format!("{depth} POA{} below the root, {}", if depth == 1 { "" } else { "s" }, keys.name());
         let label = label("POA depth", config, keys.name(), ("POAs below the root", depth));
         variants.push(Variant {
             label,
@@ -103,7 +105,7 @@ fn depths(
         });
         servers.push(server);
     }
-    compare(format!("demux, POAs 0 to 64 below the root, {} keys", keys.name()), variants, options, report, progress)
+    compare(format!("demux, POAs up to 64 below the root, {} keys", keys.name()), variants, options, report, progress)
 }
 
 fn objects(

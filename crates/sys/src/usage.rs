@@ -47,6 +47,24 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// Processor time of a process so far, all threads, ended ones included; one system call.
+///
+/// # Errors
+/// There is no such process.
+pub fn process_time(id: u32) -> io::Result<Duration> {
+    let id = libc::pid_t::try_from(id).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: `clock` is a live, writable clock id.
+    let code = unsafe { libc::clock_getcpuclockid(id, &raw mut clock) };
+    if code != 0 {
+        return Err(io::Error::from_raw_os_error(code));
+    }
+    // SAFETY: `time` is a live, writable timespec.
+    call::once(|| unsafe { libc::clock_gettime(clock, &raw mut time) })?;
+    // The kernel never reports negative processor time.
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
 fn read(who: libc::c_int) -> io::Result<Usage> {
     // SAFETY: the structure holds integers only, for which zeroes are values.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -69,6 +87,20 @@ fn duration(time: libc::timeval) -> Duration {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_a_process_has_that_of_threads_that_have_ended() {
+        let before = process_time(std::process::id()).unwrap();
+        let busy = std::thread::spawn(|| {
+            let began = thread_time();
+            while thread_time() - began < Duration::from_millis(5) {
+                std::hint::spin_loop();
+            }
+        });
+        busy.join().unwrap();
+        assert!(process_time(std::process::id()).unwrap() - before >= Duration::from_millis(5));
+        assert!(process_time(u32::MAX).is_err());
+    }
 
     #[test]
     fn waiting_is_a_voluntary_switch_and_work_takes_time() {

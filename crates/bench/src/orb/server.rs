@@ -145,7 +145,7 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Resu
     .map_err(failed)
 }
 
-/// Serves an object in a POA so many levels below the root.
+/// Serves an object in a POA so many levels below the root, at least one where its key is to outlive the server.
 pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
     let orb = start(Architecture::PerConnection, LOOPBACK)?;
     let root = orb.root_poa();

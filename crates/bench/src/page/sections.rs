@@ -125,7 +125,8 @@ fn curves(lines: &[Of<'_, ResultLine>], several: bool) -> String {
         let at = at.unwrap_or_else(|| {
             let colour = series.len() % COLOURS;
             let new = |what: &str, dashed| Line { name: format!("{name}, {what}"), points: Vec::new(), colour, dashed };
-            series.push((number, name.clone(), new("median", false), new("p99", true)));
+            let middle = if line.by_rate { "time per call over all" } else { "median" };
+            series.push((number, name.clone(), new(middle, false), new("p99", true)));
             series.len() - 1
         });
         let value = if line.by_rate { 1e6 / line.per_s } else { line.p50 };
