@@ -205,6 +205,22 @@ impl Parser<'_> {
         Ok(names)
     }
 
+    /// Says which list of exceptions an attribute has where another stands.
+    fn misplaced_raises(&mut self, readonly: bool, word: K) {
+        let both = "write `getraises (..)` for what reading raises, then `setraises (..)` for what setting does";
+        let (message, help) = match (readonly, word) {
+            (true, K::Getraises) => ("a read-only attribute has `raises`", "write `raises` instead of `getraises`"),
+            (true, K::Setraises) => {
+                ("a read-only attribute is never set", "leave out `setraises (..)`, or `readonly` in front of it")
+            }
+            (true, _) => ("`raises` stands twice", "put all exceptions into one list"),
+            (false, K::Raises) => ("an attribute that can be set has no `raises`", both),
+            (false, _) => ("`getraises` and `setraises` stand once each, in this order", both),
+        };
+        let label = "not here";
+        self.report(Diagnostic::error(self.token().span, message).label(label).help(help));
+    }
+
     fn attribute(&mut self) -> Parsed<Kind> {
         let readonly = self.take_keyword(K::Readonly).is_some();
         if self.take_keyword(K::Attribute).is_none() {
@@ -221,6 +237,10 @@ impl Parser<'_> {
         } else {
             (self.raises(K::Getraises)?, self.raises(K::Setraises)?)
         };
+        while let Some(word @ (K::Raises | K::Getraises | K::Setraises)) = self.keyword() {
+            self.misplaced_raises(readonly, word);
+            self.raises(word)?;
+        }
         if names.len() > 1 && !(get_raises.is_empty() && set_raises.is_empty()) {
             let message = "attributes that raise exceptions are declared one by one";
             self.report(Diagnostic::error(start.to(self.before()), message));
