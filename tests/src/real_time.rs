@@ -300,9 +300,26 @@ impl RawClient {
     pub fn connect(object: &ObjectRef, port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
+        let mut client = RawClient { stream, key: Vec::new(), next: 1 };
+        client.turn_to(object);
+        client
+    }
+
+    /// What is sent from now on is for this object.
+    ///
+    /// # Panics
+    /// When its reference has no TCP profile.
+    pub fn turn_to(&mut self, object: &ObjectRef) {
         let profile = object.ior().profiles.iter().find(|profile| profile.tag == 0).expect("a TCP profile");
-        let key = profile.parse().expect("a profile").object_key.to_vec();
-        RawClient { stream, key, next: 1 }
+        self.key = profile.parse().expect("a profile").object_key.to_vec();
+    }
+
+    /// Waits until something has come, and leaves it there.
+    ///
+    /// # Panics
+    /// When nothing comes: the test has failed then.
+    pub fn until_something_comes(&self) {
+        assert!(self.stream.peek(&mut [0]).expect("octets") > 0);
     }
 
     /// The same at the reference's own address.
@@ -332,15 +349,23 @@ impl RawClient {
     /// # Panics
     /// When it cannot: the test has failed then.
     pub fn send_with(&mut self, operation: &str, context: Option<(u32, &[u8])>, argument: Option<u32>) -> u32 {
+        self.send_all(operation, context.as_slice(), argument)
+    }
+
+    /// Sends a request with these service contexts.
+    ///
+    /// # Panics
+    /// When it cannot: the test has failed then.
+    pub fn send_all(&mut self, operation: &str, contexts: &[(u32, &[u8])], argument: Option<u32>) -> u32 {
         let mut message = Encoder::new();
-        let context = context.map(|(id, data)| ServiceContext { id, data });
+        let contexts: Vec<_> = contexts.iter().map(|&(id, data)| ServiceContext { id, data }).collect();
         let head = RequestHead {
             version: Version::GIOP_1_2,
             request_id: self.next,
             response: ResponseExpected::Target,
             target: Target::Key(&self.key),
             operation: operation.as_bytes(),
-            contexts: context.as_slice(),
+            contexts: &contexts,
         };
         giop::write_request_header(&mut message, &head).expect("a header");
         if let Some(argument) = argument {

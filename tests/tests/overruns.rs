@@ -37,12 +37,36 @@ impl Worker for Busy {
         std::thread::sleep(Duration::from_millis(milliseconds.into()));
         Ok(())
     }
+
+    fn through(
+        &self,
+        other: Option<WorkerRef>,
+        own: Option<WorkerRef>,
+        declared: bool,
+        microseconds: u32,
+    ) -> Result<(), SystemException> {
+        other.expect("another").call_back(own.as_ref(), declared, microseconds)
+    }
+
+    fn call_back(&self, other: Option<WorkerRef>, declared: bool, microseconds: u32) -> Result<(), SystemException> {
+        let other = other.expect("another");
+        if declared { other.work(microseconds) } else { other.undeclared(microseconds) }.map(drop)
+    }
+
+    fn panic(&self, microseconds: u32) -> Result<(), SystemException> {
+        busy(microseconds);
+        panic!("after {microseconds} us");
+    }
 }
 
 type Told = Arc<Mutex<Vec<(&'static str, Duration, Duration)>>>;
 
 /// A server, a client, what the server is told of, and a reference to a worker.
 fn world(overrun: Overrun) -> (Orb, Orb, Told, WorkerRef) {
+    dispatched(overrun, Dispatch::LeaderFollowers { threads: 1 })
+}
+
+fn dispatched(overrun: Overrun, dispatch: Dispatch) -> (Orb, Orb, Told, WorkerRef) {
     let told: Told = Arc::new(Mutex::new("told", Scope::Orb, Vec::new()));
     let note = Arc::clone(&told);
     let config = RtConfig { scheduling: SchedulingClass::Fair, overrun, ..RtConfig::default() };
@@ -53,7 +77,7 @@ fn world(overrun: Overrun) -> (Orb, Orb, Told, WorkerRef) {
                 note.lock().push((operation, *declared, *used));
             }
         })
-        .pool(PoolConfig { dispatch: Dispatch::LeaderFollowers { threads: 1 }, ..PoolConfig::default() })
+        .pool(PoolConfig { dispatch, ..PoolConfig::default() })
         .listen("tcp:127.0.0.1:0")
         .build()
         .unwrap();
@@ -90,6 +114,32 @@ fn results_that_took_too_long_may_be_dropped() {
     );
     worker.work(1).unwrap();
     worker.undeclared(30_000).unwrap();
+    assert_eq!(server.event_counts().overruns, 1);
+}
+
+/// One thread, which serves what comes while its own call waits.
+#[test]
+fn what_is_served_while_an_operation_waits_is_not_charged_to_it() {
+    let (server, client, told, worker) = dispatched(Overrun::Drop, Dispatch::Reactive);
+    client.root_poa().manager().activate().unwrap();
+    let other = WorkerRef::from_object(client.root_poa().activate(&Busy.servant()).unwrap());
+    worker.through(Some(&other), Some(&worker), false, 60_000).unwrap();
+    assert_eq!((server.event_counts().overruns, told.lock().len()), (0, 0));
+    // What is served then answers for itself.
+    let dropped = worker.through(Some(&other), Some(&worker), true, 60_000).unwrap_err();
+    assert_eq!((dropped.kind(), dropped.minor()), (Kind::Timeout, minor::OVERRUN));
+    let operations: Vec<_> = told.lock().iter().map(|(operation, ..)| *operation).collect();
+    assert_eq!(operations, ["work"]);
+}
+
+#[test]
+fn an_overrun_that_ends_in_a_panic_is_told_too() {
+    let (server, _client, told, worker) = world(Overrun::Run);
+    assert_eq!(worker.panic(1).unwrap_err().kind(), Kind::Unknown);
+    assert_eq!(server.event_counts().overruns, 0);
+    assert_eq!(worker.panic(30_000).unwrap_err().kind(), Kind::Unknown);
+    assert_eq!(told.lock().first().map(|(operation, ..)| *operation), Some("panic"));
+    worker.work(1).unwrap();
     assert_eq!(server.event_counts().overruns, 1);
 }
 

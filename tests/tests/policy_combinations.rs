@@ -111,10 +111,6 @@ impl Transport for Noting {
         self.inner.serves(endpoint)
     }
 
-    fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
-        self.connect_with(endpoint, &Properties::default(), deadline)
-    }
-
     fn connect_with(
         &self,
         endpoint: &Endpoint,

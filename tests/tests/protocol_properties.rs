@@ -39,10 +39,6 @@ impl Transport for Spy {
         self.inner.serves(endpoint)
     }
 
-    fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
-        self.note(self.inner.connect(endpoint, deadline)?)
-    }
-
     fn connect_with(
         &self,
         endpoint: &Endpoint,
@@ -200,13 +196,27 @@ fn sizes_of_unix_sockets_are_those_asked_for() {
 
 #[test]
 fn poas_that_share_sockets_agree_on_their_properties() {
-    let (server, _) = watched(&["tcp:127.0.0.1:0".into()]);
+    let (server, accepted) = watched(&["tcp:127.0.0.1:0".into()]);
     let with = |tcp| RtPolicies { server_protocols: vec![Protocol::Tcp(tcp)], ..RtPolicies::default() };
     let root = server.root_poa();
     let create = |name, tcp| root.create_rt_poa(name, None, PoaPolicies::default(), &with(tcp)).map(drop);
     assert_eq!(create("first", SERVERS), Ok(()));
     assert_eq!(create("same", SERVERS), Ok(()));
     assert_eq!(create("other", CLIENTS), Err(PoaError::InvalidPolicy(9)));
+    // What was refused has left nothing behind, in whatever lane.
+    let lane = |priority| LaneConfig { priority, ..LaneConfig::default() };
+    let config = LanesConfig { lanes: vec![lane(50), lane(150)], ..LanesConfig::default() };
+    let pool = server.real_time().create_threadpool_with_lanes(&config).unwrap();
+    let model = Some((PriorityModel::ClientPropagated, 50));
+    let in_lanes = |name, tcp| {
+        let policies = RtPolicies { threadpool: Some(pool), priority_model: model, ..with(tcp) };
+        root.create_rt_poa(name, Some(root.manager()), PoaPolicies::default(), &policies)
+    };
+    assert_eq!(in_lanes("first", CLIENTS).map(drop), Err(PoaError::AdapterAlreadyExists));
+    let poa = in_lanes("lanes", SERVERS).unwrap();
+    let mut peer = RawClient::to(&poa.activate(&Reporter::new(&server).servant()).unwrap());
+    let _ = peer.who(Some(50)).who();
+    assert_eq!(tcp_of(accepted.lock().last().unwrap()), (20_000, 30_000, true, true, false));
     let negative = TcpProperties { recv_buffer_size: -1, ..SERVERS };
     assert_eq!(create("negative", negative), Err(PoaError::InvalidPolicy(9)));
 }

@@ -62,6 +62,21 @@ fn a_call_goes_to_the_lane_of_its_priority_and_needs_no_hand_over() {
 }
 
 #[test]
+fn in_a_band_of_several_lanes_a_call_goes_to_the_lane_of_its_priority() {
+    let (server, ior) = lanes(PriorityModel::ClientPropagated, None);
+    let client = fair_orb();
+    let policies = RtClientPolicies { priority_bands: Some(vec![(0, 32767)]), ..RtClientPolicies::default() };
+    let object = reference(&client, &ior).with_rt_policies(&policies).unwrap();
+    for priority in LANES {
+        let who = ask_at(&client, &object, priority).unwrap();
+        assert_eq!((who.priority, who.handed_over), (priority, false));
+    }
+    assert_eq!(server.event_counts().handed_over, 0);
+    // One that no lane has goes to one within the band.
+    assert_eq!(ask_at(&client, &object, 25).unwrap().lane, 0);
+}
+
+#[test]
 fn an_object_without_lanes_is_reached_by_any_of_its_addresses_at_any_priority() {
     let config = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
     let builder = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").listen("tcp:127.0.0.1:0");

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
-    Bound, LaneConfig, LanesConfig, Late, PriorityModel, RtConfig, RtPolicies, ThreadpoolConfig, ThreadpoolId,
+    Bound, LaneConfig, LanesConfig, Late, PriorityModel, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig,
+    ThreadpoolId,
 };
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_tests::real_time::{Answer, RawClient, Reporter, fair_orb, fifo_orb, said, until};
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::giop::context_id;
-use corelane_wire::rt::deadline_context;
+use corelane_wire::rt::{deadline_context, priority_context};
 use std::sync::Arc;
 
 const REFUSED: Answer = Answer::Raised(Kind::Transient, OMG | 1);
@@ -323,4 +324,44 @@ fn a_late_request_in_a_lane_may_run_at_a_lower_priority() {
         within(&mut client, remaining);
         assert_eq!(client.receive().2.who().native, native);
     }
+}
+
+/// Where a late request runs is decided by the priority that it asks for.
+#[test]
+fn a_late_request_runs_where_it_belongs_at_a_lower_priority() {
+    let config = RtConfig { late: Late::Lower(7), scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
+    let root = orb.root_poa();
+    root.manager().activate().unwrap();
+    let lanes = [10, 20].map(|priority| LaneConfig { priority, ..LaneConfig::default() }).into();
+    let laned = orb.real_time().create_threadpool_with_lanes(&LanesConfig { lanes, ..LanesConfig::default() }).unwrap();
+    let plain = orb.real_time().create_threadpool(&ThreadpoolConfig::default()).unwrap();
+    let make = |name: &str, model: PriorityModel, pool, bands: Option<Vec<(i16, i16)>>| {
+        let policies = RtPolicies {
+            priority_model: Some((model, 20)),
+            threadpool: Some(pool),
+            priority_bands: bands,
+            ..RtPolicies::default()
+        };
+        let poa = root.create_rt_poa(name, Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+        poa.activate(&Reporter::new(&orb).servant()).unwrap()
+    };
+    let bands = Some(vec![(8, 15), (16, 30)]);
+    let late = |client: &mut RawClient, priority: i16| {
+        let (deadline, priority) = (deadline_context(Duration::ZERO), priority_context(priority));
+        let contexts =
+            [(context_id::REMAINING_DEADLINE, &deadline[..]), (context_id::RT_CORBA_PRIORITY, &priority[..])];
+        client.send_all("who", &contexts, None);
+        let who = client.receive().2.who();
+        (who.priority, who.lane)
+    };
+    let mut lanes = RawClient::to(&make("lanes", PriorityModel::ClientPropagated, laned, None));
+    assert_eq!((late(&mut lanes, 10), late(&mut lanes, 20)), ((7, 0), (7, 1)));
+    let mut banded = RawClient::to(&make("bands", PriorityModel::ClientPropagated, plain, bands));
+    assert_eq!(late(&mut banded, 20).0, 7);
+    let mut declared = RawClient::to(&make("declared", PriorityModel::ServerDeclared, plain, None));
+    assert_eq!(late(&mut declared, 30).0, 7);
+    assert_eq!(lanes.who(Some(20)).who().priority, 20);
+    // One that came in at the lowest lane was handed over, and counts once.
+    assert_eq!(orb.event_counts().deadlines_passed, 4);
 }

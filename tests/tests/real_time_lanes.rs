@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use corelane::poa::{IdAssignment, ImplicitActivation, Lifespan, ObjectId, Poa, PoaError, PoaPolicies};
 use corelane::rt::{
     InvalidThreadpool, LaneConfig, LanesConfig, NetworkPriorityMapping, Priority, PriorityModel, RtConfig, RtPolicies,
     SchedulingClass, ThreadpoolConfig, ThreadpoolId,
 };
-use corelane::{Event, ObjectRef, Orb, SystemExceptionKind as Kind};
+use corelane::{
+    Dispatch, Event, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
+    SystemExceptionKind as Kind,
+};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_tests::real_time::{Answer, RawClient, Reporter, ask, fair_orb, fifo_orb, said, until};
 use corelane_wire::exception::minor::OMG;
@@ -491,4 +495,51 @@ fn connections_of_a_lane_get_the_code_point_of_its_priority() {
     let mut asked = asked.0.lock().clone();
     asked.sort_unstable();
     assert_eq!((asked, refused.load(Ordering::SeqCst)), (vec![10, 20], 1));
+}
+
+/// Answers with more than anybody takes who does not read.
+struct Endless;
+
+impl Skeleton for Endless {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Endless:1.0"]
+    }
+
+    fn dispatch(&self, _operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        call.reply().write_raw(&vec![0; 32 << 20]);
+        Ok(())
+    }
+
+    fn cast(&self, _slot: &mut dyn std::any::Any) {}
+}
+
+/// A connection with a thread of its own: while that answers a peer that does not read, the lane that a request of the same connection
+/// was handed over to answers it, and goes on.
+#[test]
+fn a_peer_that_does_not_read_its_replies_does_not_hold_up_the_lane_that_answers_it_too() {
+    let config = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let dispatch = Dispatch::ThreadPerConnection { most: 4 };
+    // Whoever waits for that peer does so for longer than the test.
+    let output_timeout = Duration::from_secs(600);
+    let orb = Orb::builder()
+        .real_time(config)
+        .pool(PoolConfig { dispatch, output_timeout, ..PoolConfig::default() })
+        .listen("tcp:127.0.0.1:0")
+        .build()
+        .unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let pool = lanes(&orb, &[10]);
+    let reporter = Reporter::new(&orb);
+    let laned = poa(&orb, "lanes", &model(CLIENT, 10, Some(pool))).activate(&reporter.servant()).unwrap();
+    let endless = orb.root_poa().activate(&Servant::new(Endless)).unwrap();
+    let mut peer = RawClient::to(&endless);
+    peer.turn_to(&laned);
+    peer.begin("wait", 10, None);
+    reporter.until_waiting(1);
+    peer.turn_to(&endless);
+    peer.send("fetch", None, None);
+    peer.until_something_comes();
+    reporter.release();
+    let mut other = RawClient::to(&laned);
+    assert_eq!(other.who(Some(10)).who().priority, 10);
 }

@@ -16,7 +16,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{Condvar, Mutex, MutexGuard, Scope};
 
-use crate::{Endpoint, Half, Listener, Peer, Report, Stream, Transport, Wait};
+use crate::{Endpoint, Half, Listener, Peer, Properties, Report, Stream, Transport, Wait};
 
 /// What the paths of its endpoints begin with.
 const BELOW: &str = "/mock";
@@ -51,7 +51,12 @@ impl Transport for Mock {
         Mock::path(endpoint).is_ok()
     }
 
-    fn connect(&self, endpoint: &Endpoint, _deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        _properties: &Properties,
+        _deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
         let door = self.0.lock().get(Mock::path(endpoint)?).and_then(Weak::upgrade);
         let door = door.ok_or(io::ErrorKind::ConnectionRefused)?;
         let (there, back) = (Arc::new(Pipe::default()), Arc::new(Pipe::default()));

@@ -67,10 +67,6 @@ impl Transport for Tcp {
         matches!(endpoint, Endpoint::Tcp { .. })
     }
 
-    fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
-        self.connect_with(endpoint, &Properties::default(), deadline)
-    }
-
     fn connect_with(
         &self,
         endpoint: &Endpoint,
@@ -78,22 +74,13 @@ impl Transport for Tcp {
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
         let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("{endpoint} has no address"));
-        let options = Options {
-            nodelay: properties.no_delay.unwrap_or(true),
-            dont_route: properties.dont_route.unwrap_or(false),
-            ..sizes(properties)
-        };
+        let options = options(properties);
         let addresses = self.resolve(endpoint, deadline)?;
         let most = addresses.len();
         for (tried, address) in addresses.into_iter().enumerate() {
             let until = deadline.map(|deadline| share(Monotonic::now(), deadline, most - tried));
             match socket::connect(&Address::Inet(address), &options, until) {
-                Ok(fd) => {
-                    if let Some(keep_alive) = properties.keep_alive {
-                        socket::set_probing(fd.as_fd(), keep_alive)?;
-                    }
-                    return Ok(Box::new(Socket { fd, peer: Peer::Ip(address) }));
-                }
+                Ok(fd) => return Ok(Box::new(Socket { fd, peer: Peer::Ip(address) })),
                 Err(error) => failure = error,
             }
         }
@@ -105,7 +92,9 @@ impl Transport for Tcp {
         for address in self.resolve(endpoint, None)? {
             // The unspecified IPv6 address takes IPv4 connections too, as users of dual-stack hosts expect.
             let v6_only = address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-            match socket::listen(&Address::Inet(address), &Options { v6_only, ..Options::default() }, BACKLOG) {
+            // Not inherited: connections are accepted with what is asked for.
+            let options = Options { v6_only, nodelay: false, ..Options::default() };
+            match socket::listen(&Address::Inet(address), &options, BACKLOG) {
                 Ok(fd) => {
                     let port = match socket::local_address(fd.as_fd())?.as_inet() {
                         Some(local) => local.port(),
@@ -124,37 +113,17 @@ impl Transport for Tcp {
     }
 }
 
-fn sizes(properties: &Properties) -> Options {
+/// What connections with these properties are made with.
+fn options(properties: &Properties) -> Options {
     let octets = |size: Option<u32>| size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
     Options {
+        nodelay: properties.no_delay.unwrap_or(true),
+        dont_route: properties.dont_route.unwrap_or(false),
+        probing: properties.keep_alive.unwrap_or(false),
         send_buffer: octets(properties.send_buffer),
         receive_buffer: octets(properties.receive_buffer),
         ..Options::default()
     }
-}
-
-/// Sets what is asked for on a socket that exists; `is_inet`: a TCP one.
-fn set(fd: BorrowedFd<'_>, properties: &Properties, is_inet: bool) -> io::Result<()> {
-    let sizes = sizes(properties);
-    if let Some(octets) = sizes.send_buffer {
-        socket::set_send_buffer_size(fd, octets)?;
-    }
-    if let Some(octets) = sizes.receive_buffer {
-        socket::set_receive_buffer_size(fd, octets)?;
-    }
-    if !is_inet {
-        return Ok(());
-    }
-    if let Some(keep_alive) = properties.keep_alive {
-        socket::set_probing(fd, keep_alive)?;
-    }
-    if let Some(dont_route) = properties.dont_route {
-        socket::set_dont_route(fd, dont_route)?;
-    }
-    if let Some(no_delay) = properties.no_delay {
-        socket::set_nodelay(fd, no_delay)?;
-    }
-    Ok(())
 }
 
 /// Until when the first of `left` addresses may be tried: one that does not answer leaves the others their part of the time.
@@ -171,17 +140,13 @@ impl Transport for Unix {
         matches!(endpoint, Endpoint::Unix { .. })
     }
 
-    fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
-        self.connect_with(endpoint, &Properties::default(), deadline)
-    }
-
     fn connect_with(
         &self,
         endpoint: &Endpoint,
         properties: &Properties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        let fd = socket::connect(&Address::Unix(path(endpoint)?.to_owned()), &sizes(properties), deadline)?;
+        let fd = socket::connect(&Address::Unix(path(endpoint)?.to_owned()), &options(properties), deadline)?;
         let peer = credentials(fd.as_fd());
         Ok(Box::new(Socket { fd, peer }))
     }
@@ -289,10 +254,6 @@ impl Stream for Socket {
         socket::set_dscp(self.fd.as_fd(), dscp)
     }
 
-    fn set_properties(&self, properties: &Properties) -> io::Result<()> {
-        set(self.fd.as_fd(), properties, matches!(self.peer, Peer::Ip(_)))
-    }
-
     fn shutdown(&self, half: Half) {
         let direction = match half {
             Half::Write => socket::Shutdown::Write,
@@ -333,23 +294,17 @@ impl Listener for SocketListener {
     fn accept(&self) -> io::Result<Box<dyn Stream>> {
         let (fd, address) = socket::accept(self.fd.as_fd(), socket::Wait::Now)?;
         let peer = match address {
-            Address::Inet(address) => {
-                socket::set_nodelay(fd.as_fd(), true)?;
-                Peer::Ip(address)
-            }
+            Address::Inet(address) => Peer::Ip(address),
             Address::Unix(_) | Address::Abstract(_) | Address::Unnamed => credentials(fd.as_fd()),
         };
-        let properties = *self.properties.lock();
-        if properties != Properties::default() {
-            // Not all of them are inherited from the listener.
-            set(fd.as_fd(), &properties, matches!(peer, Peer::Ip(_)))?;
-        }
+        let options = options(&self.properties.lock());
+        options.apply_accepted(fd.as_fd(), matches!(peer, Peer::Ip(_)))?;
         Ok(Box::new(Socket { fd, peer }))
     }
 
     fn set_properties(&self, properties: &Properties) -> io::Result<()> {
         // The listener's own buffers are what a connection's window is offered by.
-        set(self.fd.as_fd(), properties, matches!(self.local, Endpoint::Tcp { .. }))?;
+        options(properties).apply_sizes(self.fd.as_fd())?;
         *self.properties.lock() = *properties;
         Ok(())
     }

@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-use crate::Properties;
-
 /// How long a call on a stream may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -121,15 +119,6 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// # Errors
     /// `InvalidInput` for a larger code point; where the system refuses it.
     fn set_dscp(&self, _dscp: u8) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Changes properties of the connection. What has an effect only before connecting, such as buffers that make a window, has it in
-    /// [`Transport::connect_with`](crate::Transport::connect_with).
-    ///
-    /// # Errors
-    /// Where the system refuses one.
-    fn set_properties(&self, _properties: &Properties) -> io::Result<()> {
         Ok(())
     }
 

@@ -18,25 +18,24 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Whether this transport is for `endpoint`.
     fn serves(&self, endpoint: &Endpoint) -> bool;
 
-    /// Connects, trying every address that the endpoint's name stands for until `deadline`, which bounds looking up the name too.
+    /// Connects, trying every address that the endpoint's name stands for until `deadline`, which bounds looking up the name too. The
+    /// `properties` are in force before the peer hears of the connection where that matters.
     ///
     /// # Errors
-    /// `TimedOut` past the deadline, else why the last address failed.
-    fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>>;
-
-    /// The same for a connection with `properties`, in force before the peer hears of it where that matters.
-    ///
-    /// # Errors
-    /// Those of [`connect`](Self::connect), and where the system refuses a property.
+    /// `TimedOut` past the deadline, else why the last address failed; also where the system refuses a property.
     fn connect_with(
         &self,
         endpoint: &Endpoint,
         properties: &Properties,
         deadline: Option<Monotonic>,
-    ) -> io::Result<Box<dyn Stream>> {
-        let stream = self.connect(endpoint, deadline)?;
-        stream.set_properties(properties)?;
-        Ok(stream)
+    ) -> io::Result<Box<dyn Stream>>;
+
+    /// The same with properties as the transport has them.
+    ///
+    /// # Errors
+    /// Those of [`connect_with`](Self::connect_with).
+    fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
+        self.connect_with(endpoint, &Properties::default(), deadline)
     }
 
     /// Listens at `endpoint`.

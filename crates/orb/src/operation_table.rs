@@ -9,6 +9,7 @@
 //! The compiler repeats [`hash`] and [`slot`]; both sides check the same known answers, because a
 //! difference would make every operation unknown.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use crate::exception::SystemException;
@@ -83,8 +84,13 @@ impl OperationTable {
         }
         let name = operation.and_then(|operation| self.names.get(operation)).copied().unwrap_or_default();
         let watch = Watch::begin(name, Duration::from_micros(declared.into()));
-        let result = run(call);
-        watch.end(call, result)
+        match catch_unwind(AssertUnwindSafe(|| run(call))) {
+            Ok(result) => watch.end(call, result),
+            Err(panic) => {
+                watch.end_by_panic(call);
+                resume_unwind(panic)
+            }
+        }
     }
 
     /// The index of the operation called `name`, as the request carries it (without its NUL).

@@ -53,6 +53,13 @@ use std::ops::Deref;
 
 use crate::clock::Monotonic;
 use crate::lock::{Condvar, Mutex, Scope};
+
+#[cfg(loom)]
+use crate::lock::Mutex as WriterLock;
+/// Threads of different priorities insert and retire. In the models one kernel thread is all threads, so they have a plain lock.
+#[cfg(not(loom))]
+use crate::lock::PiMutex as WriterLock;
+
 use crate::shim::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
 
 const LIVE: u64 = 1 << 31;
@@ -107,7 +114,7 @@ pub struct SlotTable<T> {
     segments: [AtomicPtr<Slot<T>>; SEGMENTS],
     freed: AtomicU32,
     capacity: u32,
-    writer: Mutex<Writer>,
+    writer: WriterLock<Writer>,
     /// Threads in [`wait_idle`](Self::wait_idle).
     waiting: Mutex<usize>,
     done: Condvar,
@@ -164,7 +171,7 @@ impl<T> SlotTable<T> {
             freed: AtomicU32::new(NONE),
             // Indices stop short of NONE, and of what the segments can hold.
             capacity: capacity.min(NONE - FIRST),
-            writer: Mutex::new(name, scope, Writer { vacant: NONE, unused: 0, live: 0 }),
+            writer: WriterLock::new(name, scope, Writer { vacant: NONE, unused: 0, live: 0 }),
             waiting: Mutex::new(name, scope, 0),
             done: Condvar::new(),
             on_last: Box::new(on_last),

@@ -125,10 +125,6 @@ impl Transport for SharedMemory {
         matches!(endpoint, Endpoint::SharedMemory { .. })
     }
 
-    fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
-        self.connect_with(endpoint, &Properties::default(), deadline)
-    }
-
     fn connect_with(
         &self,
         endpoint: &Endpoint,

@@ -4,11 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use corelane_net::Endpoint;
 use corelane_sched::{NativePriority, Priority, PriorityBand, PriorityMapping};
-use corelane_sys::thread;
+use corelane_sys::thread::{self, Scheduling};
 
 use super::pool::Pool;
 use crate::exception::SystemException;
 use crate::orb::Core;
+use crate::rt::RtConfig;
 use crate::rt::policies::Sockets;
 
 /// Calls that may share connections: those of threads with the same native priority, or where a reference has priority bands, those
@@ -54,6 +55,18 @@ impl Band {
     pub(crate) fn range(self) -> Option<(i16, i16)> {
         let end = |bits: u32| i16::try_from(bits & 0x7fff).ok();
         if self.0 & RANGES == 0 { None } else { end(self.0 >> 15).zip(end(self.0)) }
+    }
+
+    /// How the kernel schedules the highest of its callers; `None` for the ordinary class.
+    ///
+    /// # Errors
+    /// DATA_CONVERSION 2 for a range whose end cannot be mapped.
+    pub(crate) fn native(self, rt: &RtConfig) -> Result<Option<Scheduling>, SystemException> {
+        match (self.range(), u8::try_from(self.0)) {
+            (Some((_, high)), _) => Priority::new(high).map_or(Ok(None), |high| rt.native(high)),
+            (None, Ok(native)) if native > 0 => Ok(Some(Scheduling::Fifo(native))),
+            (None, _) => Ok(None),
+        }
     }
 
     /// Whether its callers may have a real-time priority.

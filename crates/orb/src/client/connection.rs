@@ -32,6 +32,8 @@ const ABANDONED: u32 = 8;
 pub(crate) struct ClientConnection {
     stream: Box<dyn Stream>,
     endpoint: Endpoint,
+    /// Connections that are begun later have higher ones.
+    pub(super) number: u64,
     framer: Framer,
     received: ReceiveBuffer,
     /// Memory of the last request, for the next one.
@@ -136,12 +138,14 @@ impl ClientConnection {
         core: &Core,
         endpoint: &Endpoint,
         pool: Weak<Pool>,
-        is_bound: bool,
+        number: u64,
     ) -> io::Result<Self> {
+        let is_bound = pool.upgrade().is_none_or(|pool| pool.band().range().is_none());
         let watched = core.watch(&*stream, pool)?;
         Ok(ClientConnection {
             stream,
             endpoint: endpoint.clone(),
+            number,
             framer: Framer::new(),
             received: ReceiveBuffer::new(),
             request_memory: Vec::with_capacity(1024),

@@ -13,13 +13,14 @@ use std::time::Duration;
 use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
-use corelane_sys::lock::{Exclusive, Mutex, OwnedExclusiveGuard, Scope};
+use corelane_sys::lock::{Exclusive, OwnedExclusiveGuard, PiMutex, Scope};
 
 use super::bands::Band;
 use super::connection::{ClientConnection, Holding};
 use super::multiplexed::Multiplexed;
 use crate::orb::Core;
 use crate::rt::policies::Sockets;
+use crate::rt::station::Raised;
 
 pub(crate) type Slot = Exclusive<Option<Box<ClientConnection>>>;
 
@@ -36,7 +37,7 @@ pub(crate) struct Pool {
     gate: Arc<Gate>,
     band: Band,
     /// The connection of calls that have none for themselves, and where those wait who want it while it is made.
-    shared: Mutex<Shared>,
+    shared: PiMutex<Shared>,
     made: Gate,
 }
 
@@ -74,7 +75,7 @@ impl Pool {
         let slot =
             |_| Arc::new(Exclusive::new("client connection", Scope::Connection, None).with_gate(Arc::clone(&gate)));
         let slots = (0..bound.max(1)).map(slot).collect();
-        let shared = Mutex::new("shared connection of a pool", Scope::Lane, Shared::None);
+        let shared = PiMutex::new("shared connection of a pool", Scope::Lane, Shared::None);
         let made = Gate::new("shared connection", Scope::Lane);
         Pool { endpoints, sockets, slots, used: AtomicUsize::new(0), gate, band, shared, made }
     }
@@ -93,11 +94,11 @@ impl Pool {
         self.band
     }
 
-    /// A live connection that nobody uses and that owes no reply to a call given up, if there is one.
+    /// A live connection that nobody uses and that owes no reply to a call given up, if there is one with a number from `since` on.
     #[inline]
-    pub(crate) fn idle(&self) -> Option<Checkout> {
+    pub(crate) fn idle(&self, since: u64) -> Option<Checkout> {
         self.find(|slot| match slot {
-            Some(connection) => connection.is_usable() && !connection.is_behind(),
+            Some(connection) => connection.is_usable() && !connection.is_behind() && connection.number >= since,
             None => false,
         })
     }
@@ -124,34 +125,34 @@ impl Pool {
         None
     }
 
-    /// A connection: an idle one, a new one while the bound allows, else the first that comes back before `whole`. A new one is made
-    /// until what `until` says then.
+    /// A connection with a number from `since` on: an idle one, a new one while the bound allows, else the first that comes back before
+    /// `whole`. A new one is made until what `until` says then.
     #[cold]
     pub(crate) fn connect(
         self: &Arc<Self>,
         core: &Core,
         whole: Option<Monotonic>,
         until: impl FnOnce() -> Option<Monotonic>,
-        fresh: bool,
+        since: u64,
     ) -> Result<Checkout, NoConnection> {
-        let checkout = match self.free().or_else(|| self.gate.wait(whole, || self.free())) {
+        let checkout = match self.free(since).or_else(|| self.gate.wait(whole, || self.free(since))) {
             Some(checkout) => checkout,
             None => return Err(NoConnection::AllBusy),
         };
-        self.ready(checkout, core, until(), fresh)
+        self.ready(checkout, core, until(), since)
     }
 
-    /// Makes the connection of a slot that has none, or if only a `fresh` one will do.
+    /// Makes the connection of a slot that has none with a number from `since` on.
     #[cold]
     pub(crate) fn ready(
         self: &Arc<Self>,
         mut checkout: Checkout,
         core: &Core,
         until: Option<Monotonic>,
-        fresh: bool,
+        since: u64,
     ) -> Result<Checkout, NoConnection> {
         let slot = &mut *checkout.0;
-        if fresh {
+        if slot.as_ref().is_some_and(|connection| connection.number < since) {
             *slot = None;
         }
         if slot.is_none() {
@@ -162,8 +163,8 @@ impl Pool {
 
     /// An idle connection, else an empty slot, else a connection on which a late reply is still to come: behind that, a server
     /// that serves a connection's requests one by one would let this call wait too.
-    pub(crate) fn free(&self) -> Option<Checkout> {
-        self.idle()
+    pub(crate) fn free(&self, since: u64) -> Option<Checkout> {
+        self.idle(since)
             .or_else(|| self.find(Option::is_none))
             .or_else(|| {
                 let used = self.used.load(Ordering::Acquire);
@@ -208,9 +209,9 @@ impl Pool {
     }
 
     fn open(self: &Arc<Self>, core: &Core, until: Option<Monotonic>) -> Result<ClientConnection, NoConnection> {
+        let number = core.next_connection();
         let (stream, endpoint) = self.dial(core, until)?;
-        let is_bound = self.band.range().is_none();
-        let mut connection = ClientConnection::new(stream, core, endpoint, Arc::downgrade(self), is_bound)
+        let mut connection = ClientConnection::new(stream, core, endpoint, Arc::downgrade(self), number)
             .map_err(NoConnection::Failed)?;
         if !self.band.is_real_time() {
             connection.may_hold(core.config().oneway_batch.octets);
@@ -253,32 +254,37 @@ impl Pool {
 
     /// Closes the connections that have hung up and that nobody uses; those in use are closed when they come back.
     #[cold]
-    pub(crate) fn sweep(&self) {
-        if !self.band.is_real_time() {
+    pub(crate) fn sweep(&self, core: &Core) {
+        if let Some(_raised) = self.raise(core) {
             self.close(|connection| !connection.is_usable());
         }
     }
 
-    /// Closes the connections that nobody has used for `idle`, and gives back memory of those that are not used.
-    ///
-    /// Not for callers with a real-time priority: a slot that this thread has is one that they do not find, and nobody lends it their
-    /// priority. They close what has hung up when they come by it.
+    /// The calling thread has the priority of the pool's callers, for what they may wait for: a slot or a sending end that it has is one
+    /// that they do not find, and nobody would lend it theirs. `None` if the system refuses: then it leaves that to them.
+    fn raise(&self, core: &Core) -> Option<Raised> {
+        let native = self.band.native(&core.config().rt).ok()?;
+        Raised::to(native).ok()
+    }
+
+    /// Closes the connections that nobody has used for `idle`, and gives back memory of those that are not used. Those that callers with
+    /// a real-time priority have for themselves stay, for the next call; what they share does not.
     #[cold]
-    pub(crate) fn tidy(&self, now: Monotonic, idle: Duration) {
-        if self.band.is_real_time() {
-            return;
+    pub(crate) fn tidy(&self, core: &Core, now: Monotonic, idle: Duration) {
+        if !self.band.is_real_time() {
+            self.close(|connection| {
+                let unused = connection.idle_for(now);
+                if unused > Duration::ZERO {
+                    connection.shrink();
+                }
+                !connection.is_usable() || unused >= idle
+            });
         }
-        self.close(|connection| {
-            let unused = connection.idle_for(now);
-            if unused > Duration::ZERO {
-                connection.shrink();
-            }
-            !connection.is_usable() || unused >= idle
-        });
         let shared = self.shared.lock();
         let Shared::Open(connection) = &*shared else { return };
         let connection = Arc::clone(connection);
         drop(shared);
+        let Some(_raised) = self.raise(core) else { return };
         if connection.tidy(now, idle) {
             let mut shared = self.shared.lock();
             if matches!(&*shared, Shared::Open(other) if Arc::ptr_eq(other, &connection)) {
@@ -369,24 +375,31 @@ mod tests {
     use crate::client::connection::Broken;
     use crate::invocation::machine::Written;
     use crate::receive::KEPT;
+    use crate::rt::{RtConfig, SchedulingClass};
 
     /// Connections of a band to a server that says nothing.
     struct Played {
         orb: Orb,
         pool: Arc<Pool>,
-        _listener: std::net::TcpListener,
+        listener: std::net::TcpListener,
+    }
+
+    /// A band of callers with priorities.
+    fn every() -> Band {
+        Band::of_range(PriorityBand { low: Priority::MIN, high: Priority::MAX })
     }
 
     fn play(band: Band, bound: usize) -> Played {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = Endpoint::tcp("127.0.0.1", listener.local_addr().unwrap().port());
         let pool = Arc::new(Pool::new([endpoint].into(), Sockets::default(), band, bound));
-        Played { orb: Orb::new().unwrap(), pool, _listener: listener }
+        let rt = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+        Played { orb: Orb::builder().real_time(rt).build().unwrap(), pool, listener }
     }
 
     impl Played {
         fn connect(&self) -> Checkout {
-            self.pool.connect(self.orb.core(), None, || None, false).unwrap()
+            self.pool.connect(self.orb.core(), None, || None, 0).unwrap()
         }
     }
 
@@ -400,70 +413,80 @@ mod tests {
         let mut checkout = played.connect();
         checkout.request_memory.reserve(2 * KEPT);
         drop(checkout);
-        let memory = || played.pool.idle().map(|connection| connection.request_memory.capacity());
+        let memory = || played.pool.idle(0).map(|connection| connection.request_memory.capacity());
         // It was used since the last look, which there was none.
-        played.pool.tidy(second(1), Duration::from_secs(9));
+        played.pool.tidy(played.orb.core(), second(1), Duration::from_secs(9));
         assert!(memory().is_some_and(|memory| memory > KEPT));
-        played.pool.tidy(second(2), Duration::from_secs(9));
+        played.pool.tidy(played.orb.core(), second(2), Duration::from_secs(9));
         assert_eq!(memory(), Some(0));
-        played.pool.tidy(second(9), Duration::from_secs(9));
+        played.pool.tidy(played.orb.core(), second(9), Duration::from_secs(9));
         assert_eq!(memory(), Some(0));
-        played.pool.tidy(second(10), Duration::from_secs(9));
+        played.pool.tidy(played.orb.core(), second(10), Duration::from_secs(9));
         assert_eq!(memory(), None);
     }
 
     #[test]
     fn shared_connections_end_when_nobody_uses_them() {
-        let played = play(Band::of_thread(), 1);
-        let shared = || played.pool.shared(played.orb.core(), None).unwrap();
-        let first = shared();
-        let (id, _pending) = first.register().unwrap();
-        let tidy = |at| played.pool.tidy(second(at), Duration::from_secs(3));
-        (1..9).for_each(tidy);
-        first.forget(id);
-        (9..11).for_each(tidy);
-        assert!(first.is_open() && Arc::ptr_eq(&first, &shared()));
-        tidy(11);
-        assert!(!first.is_open() && first.register().is_err());
-        assert!(!Arc::ptr_eq(&first, &shared()), "the next one is new");
+        for band in [Band::of_thread(), every()] {
+            let played = play(band, 1);
+            let shared = || played.pool.shared(played.orb.core(), None).unwrap();
+            let first = shared();
+            let (id, _pending) = first.register().unwrap();
+            let tidy = |at| played.pool.tidy(played.orb.core(), second(at), Duration::from_secs(3));
+            (1..9).for_each(tidy);
+            first.forget(id);
+            (9..11).for_each(tidy);
+            assert!(first.is_open() && Arc::ptr_eq(&first, &shared()));
+            tidy(11);
+            assert!(!first.is_open() && first.register().is_err(), "{band:?}");
+            assert!(!Arc::ptr_eq(&first, &shared()), "the next one is new");
+        }
     }
 
     #[test]
     fn a_shared_connection_whose_server_takes_nothing_more_ends() {
-        let played = play(Band::of_thread(), 1);
-        let connection = played.pool.shared(played.orb.core(), None).unwrap();
-        let mut message = Encoder::new();
-        message.write_raw(&vec![0; 32 << 20]);
-        let soon = Some(Monotonic::now() + Duration::from_millis(1));
-        let sent = connection.send(&mut connection.sender(None).unwrap(), &message, soon, None);
-        assert!(matches!(sent, Err((Written::Whole, Broken::TimedOut))));
-        assert!(connection.is_open(), "it is not its caller's alone");
-        let tidy = |at| played.pool.tidy(second(at), Duration::from_secs(3));
-        (1..4).for_each(tidy);
-        assert!(connection.is_open());
-        // What the kernel still takes at first is progress.
-        assert!((4..1000).any(|at| {
-            tidy(at);
-            !connection.is_open()
-        }));
+        for band in [Band::of_thread(), every()] {
+            let played = play(band, 1);
+            let connection = played.pool.shared(played.orb.core(), None).unwrap();
+            let mut message = Encoder::new();
+            message.write_raw(&vec![0; 32 << 20]);
+            let soon = Some(Monotonic::now() + Duration::from_millis(1));
+            let sent = connection.send(&mut connection.sender(None).unwrap(), &message, soon, None);
+            assert!(matches!(sent, Err((Written::Whole, Broken::TimedOut))));
+            assert!(connection.is_open(), "it is not its caller's alone");
+            let tidy = |at| played.pool.tidy(played.orb.core(), second(at), Duration::from_secs(3));
+            (1..4).for_each(tidy);
+            assert!(connection.is_open());
+            // What the kernel still takes at first is progress.
+            assert!((4..1000).any(|at| {
+                tidy(at);
+                !connection.is_open()
+            }));
+        }
     }
 
     #[test]
-    fn slots_of_real_time_callers_are_theirs() {
-        let every = PriorityBand { low: Priority::MIN, high: Priority::MAX };
-        let played = play(Band::of_range(every), 1);
+    fn slots_of_real_time_callers_are_theirs_until_the_server_hangs_up() {
+        let played = play(every(), 1);
         played.connect().bound();
         for at in 1..4 {
-            played.pool.tidy(second(at), Duration::ZERO);
+            played.pool.tidy(played.orb.core(), second(at), Duration::ZERO);
         }
-        played.pool.sweep();
-        assert!(played.pool.slots[0].try_lock().is_some_and(|slot| slot.is_some()));
+        played.pool.sweep(played.orb.core());
+        let is_there = || played.pool.slots[0].try_lock().is_some_and(|slot| slot.is_some());
+        assert!(is_there());
+        drop(played.listener.accept().unwrap());
+        let end = Monotonic::now() + Duration::from_secs(10);
+        while is_there() {
+            assert!(!end.is_past(), "it is still there");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]
     fn the_time_to_connect_begins_when_there_is_a_place() {
         let played = play(Band::of_thread(), 1);
-        let taken = played.pool.free().unwrap();
+        let taken = played.pool.free(0).unwrap();
         let asked = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
@@ -471,7 +494,7 @@ mod tests {
                     asked.store(true, Ordering::SeqCst);
                     None
                 };
-                played.pool.connect(played.orb.core(), None, until, false).map(drop)
+                played.pool.connect(played.orb.core(), None, until, 0).map(drop)
             });
             std::thread::sleep(Duration::from_millis(20));
             assert!(!asked.load(Ordering::SeqCst), "it runs while all places are taken");

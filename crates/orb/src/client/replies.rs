@@ -178,9 +178,7 @@ impl Reader {
             connection.end(&Lost::Io(io::ErrorKind::ConnectionAborted));
         }
     }
-}
 
-impl Reader {
     /// The connection with this token, if there still is one.
     fn connection(&self, token: u64) -> Option<Arc<Multiplexed>> {
         self.connections.get((token >> 32) as u32, token as u32).and_then(|connection| connection.upgrade())

@@ -127,11 +127,10 @@ impl Shared {
                 Ok(count) => count,
                 Err(error) => return self.failed(&error),
             };
-            if let Some((core, period)) = self.tidied.get()
-                && let Some(core) = core.upgrade()
-            {
+            let core = self.tidied.get().and_then(|(core, _)| core.upgrade());
+            if let Some(core) = &core {
                 held = core.send_held(false);
-                if tidied.elapsed() >= *period {
+                if period.is_some_and(|period| tidied.elapsed() >= period) {
                     core.tidy();
                     tidied = Monotonic::now();
                 }
@@ -142,15 +141,13 @@ impl Shared {
                 entry.hung_up.store(true, Ordering::Release);
                 let pool = entry.pool.upgrade();
                 drop(entry);
-                if let Some(pool) = pool {
-                    pool.sweep();
+                if let (Some(pool), Some(core)) = (pool, &core) {
+                    pool.sweep(core);
                 }
             }
         }
     }
-}
 
-impl Shared {
     /// The thread ends early: hang-ups are found out by calls from now on, and nothing is tidied.
     #[cold]
     fn failed(&self, error: &io::Error) {

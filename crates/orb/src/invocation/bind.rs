@@ -37,6 +37,7 @@ impl<'r> Call<'r, '_, '_> {
             priority: None,
             range: Some(range),
             may_be_held: false,
+            began: self.began,
         }
     }
 

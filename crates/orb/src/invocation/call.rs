@@ -168,6 +168,8 @@ pub(super) struct Call<'r, 'c, 'a> {
     pub(super) range: Option<(i16, i16)>,
     /// The request may wait on its connection for others to go out with.
     pub(super) may_be_held: bool,
+    /// Connections from this number on were begun after it.
+    pub(super) began: u64,
 }
 
 impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
@@ -179,15 +181,8 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     ) -> Result<Self, SystemException> {
         probe!("call begun");
         core.check_usable()?;
-        Ok(Call {
-            core,
-            object,
-            request,
-            due: Due::of(object.timeout()),
-            priority: None,
-            range: None,
-            may_be_held: false,
-        })
+        let (due, began) = (Due::of(object.timeout()), core.upcoming_connection());
+        Ok(Call { core, object, request, due, priority: None, range: None, may_be_held: false, began })
     }
 
     /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send.
@@ -198,13 +193,13 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             let target = binding.original(self.core);
             if let Some(profile) = target.profiles.first()
                 && let Ok(chosen) = profile.choose(self.core)
-                && let Some(connection) = chosen.pool.idle()
+                && let Some(connection) = chosen.pool.idle(0)
             {
                 self.priority = chosen.priority;
                 let way = Way { target, profile, addressing: AddressingMode::Key };
                 return match self.attempt(way, connection) {
                     Ok(reply) => Ok(reply),
-                    Err(trouble) => Driver::new(self).go_on(*trouble),
+                    Err(trouble) => Driver::new(self).go_on(*trouble, false),
                 };
             }
         }

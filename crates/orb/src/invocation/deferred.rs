@@ -27,6 +27,8 @@ pub struct Deferred {
     operation: Box<str>,
     arguments: OwnedArguments,
     due: Due,
+    /// The connections of the ORB when it was sent.
+    began: u64,
     progress: Progress,
 }
 
@@ -48,7 +50,7 @@ impl Deferred {
     ) -> Result<Self, SystemException> {
         let core = object.core();
         core.check_usable()?;
-        let due = Due::of(object.timeout()).fixed();
+        let (due, began) = (Due::of(object.timeout()).fixed(), core.upcoming_connection());
         let (operation, object) = (Box::<str>::from(operation), object.clone());
         let progress = if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
             let operation = Operation::new(&operation);
@@ -64,11 +66,12 @@ impl Deferred {
                 priority: None,
                 range: None,
                 may_be_held: false,
+                began,
             };
             let (target, profile, posted) = Driver::new(call).post()?;
             Progress::Posted { target, profile, posted }
         };
-        Ok(Deferred { object, operation, arguments, due, progress })
+        Ok(Deferred { object, operation, arguments, due, began, progress })
     }
 
     /// Whether [`reply`](Self::reply) would not wait for the first answer of the server. (That may be a forward, after which the
@@ -101,12 +104,13 @@ impl Deferred {
                     priority: None,
                     range: None,
                     may_be_held: false,
+                    began: self.began,
                 };
                 let profile = target.profiles.get(profile).ok_or_else(internal)?;
                 let way = Way { target: &target, profile, addressing: AddressingMode::Key };
                 let reply = match call.collect(way, &posted) {
                     Ok(reply) => reply,
-                    Err(trouble) => Driver::new(call).go_on(*trouble)?,
+                    Err(trouble) => Driver::new(call).go_on(*trouble, true)?,
                 };
                 reply.ok_or_else(internal)
             }

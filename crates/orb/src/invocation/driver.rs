@@ -51,8 +51,12 @@ pub(super) struct Driver<'r, 'c, 'a> {
     pool: Option<Arc<Pool>>,
     connection: Option<Connection>,
     next_target: Option<Arc<Target>>,
-    /// Only a connection made now will do.
-    fresh: bool,
+    /// Only a connection with a number from here on will do.
+    since: u64,
+    /// The last attempt's connection was shared.
+    shared: bool,
+    /// What was lost was shared: so is what comes after it.
+    shares: bool,
     failure: Detail,
     /// The system exception that the last reply was.
     raised: Option<SystemException>,
@@ -81,7 +85,9 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             pool: None,
             connection: None,
             next_target: None,
-            fresh: false,
+            since: 0,
+            shared: false,
+            shares: false,
             failure: Detail::default(),
             raised: None,
         }
@@ -98,9 +104,10 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.drive(output)
     }
 
-    /// From the trouble that the first attempt came to.
+    /// From the trouble that the first attempt came to, on a connection that was `shared` or the call's own.
     #[cold]
-    pub(super) fn go_on(mut self, trouble: Trouble) -> Result<Option<Reply<'r>>, SystemException> {
+    pub(super) fn go_on(mut self, trouble: Trouble, shared: bool) -> Result<Option<Reply<'r>>, SystemException> {
+        self.shared = shared;
         let input = self.note(trouble)?;
         let output = self.machine.step(input);
         self.drive(output)
@@ -141,12 +148,14 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
                 let range = self.pool.as_ref().and_then(|pool| pool.band().range());
                 match connection {
                     Connection::Own(mut connection) => {
+                        self.shared = false;
                         if let Some(range) = range.filter(|_| connection.is_unbound()) {
                             connection = self.call.bind(way, connection, range)?;
                         }
                         self.call.attempt(way, connection)
                     }
                     Connection::Shared(connection) => {
+                        self.shared = true;
                         if let Some(range) = range.filter(|_| connection.is_unbound()) {
                             self.call.bind_shared(way, &connection, range)?;
                         }
@@ -197,8 +206,10 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         if let Err(refused) = self.choose() {
             return Some(refused);
         }
-        let idle = if self.fresh { None } else { self.pool.as_ref().and_then(|pool| pool.idle()) };
-        self.connection = idle.map(Connection::Own);
+        if self.shares {
+            return None;
+        }
+        self.connection = self.pool.as_ref().and_then(|pool| pool.idle(self.since)).map(Connection::Own);
         self.connection.as_ref().map(|_| Input::Connected)
     }
 
@@ -224,13 +235,14 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.call.due = self.call.due.fixed();
         let until = || self.connect_until(clock::now());
         let Some(pool) = &self.pool else { return Input::ConnectFailed };
-        let (core, fresh) = (self.call.core, self.fresh);
+        let (core, since) = (self.call.core, self.since);
         let outcome = match core.config().all_busy {
-            AllBusy::Share => match pool.free() {
-                Some(free) => pool.ready(free, core, until(), fresh).map(Connection::Own),
+            _ if self.shares => pool.shared(core, until()).map(Connection::Shared),
+            AllBusy::Share => match pool.free(since) {
+                Some(free) => pool.ready(free, core, until(), since).map(Connection::Own),
                 None => pool.shared(core, until()).map(Connection::Shared),
             },
-            AllBusy::Wait => pool.connect(core, self.call.due.moment(), until, fresh).map(Connection::Own),
+            AllBusy::Wait => pool.connect(core, self.call.due.moment(), until, since).map(Connection::Own),
         };
         self.connected(outcome, start, clock::now())
     }
@@ -296,8 +308,12 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             Trouble::Refused(exception) => Err(exception),
             Trouble::Failed(input, detail) => {
                 self.failure = detail;
-                // The other connections to a server that went away are no better than the one that was lost.
-                self.fresh |= matches!(input, Input::Lost { .. });
+                if matches!(input, Input::Lost { .. }) {
+                    // The other connections to a server that went away are no better than the one that was lost, except those
+                    // that were begun after the call.
+                    self.shares = self.shared;
+                    self.since = std::mem::replace(&mut self.call.began, self.call.core.upcoming_connection());
+                }
                 Ok(input)
             }
             Trouble::Raised(exception) => {

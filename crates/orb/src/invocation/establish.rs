@@ -51,11 +51,11 @@ fn at(
     // All of them at once: one that is given back would be found again.
     let mut made: Vec<Checkout> = Vec::new();
     for _ in 0..each {
-        let Some(free) = chosen.pool.free() else {
+        let Some(free) = chosen.pool.free(0) else {
             let exception = SystemException::new(Kind::NoResources, 0, Completion::No);
             return Err(exception.because("no further connection may be made to the server"));
         };
-        let connection = chosen.pool.ready(free, call.core, until, false).map_err(no_connection)?;
+        let connection = chosen.pool.ready(free, call.core, until, 0).map_err(no_connection)?;
         made.push(match chosen.pool.band().range().filter(|_| connection.is_unbound()) {
             Some(range) => call.bind(way, connection, range).map_err(|trouble| not_bound(*trouble))?,
             None => connection,

@@ -127,7 +127,7 @@ impl Core {
             initial: Mutex::new("initial references", Scope::Orb, HashMap::new()),
             main: MainQueue::new(),
             rt: Registry::new(),
-            connections: AtomicU64::new(0),
+            connections: AtomicU64::new(1),
             #[cfg(feature = "valuetype")]
             value_factories: crate::value::ValueFactories::new(),
             state: AtomicU8::new(RUNNING),
@@ -157,9 +157,15 @@ impl Core {
         &self.rt
     }
 
-    /// The number of a connection that is being accepted.
+    /// The number of a connection that is being accepted or made.
     pub(crate) fn next_connection(&self) -> u64 {
-        self.connections.fetch_add(1, Ordering::Relaxed) + 1
+        self.connections.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The number that the next connection will have.
+    #[inline]
+    pub(crate) fn upcoming_connection(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
     }
 
     #[cfg(feature = "valuetype")]
@@ -258,7 +264,7 @@ impl Core {
             servers.extend(self.private.lock().iter().filter_map(Weak::upgrade));
             let now = Monotonic::now();
             for pool in servers.iter().flat_map(|server| server.pools()) {
-                pool.tidy(now, self.config.idle_time);
+                pool.tidy(self, now, self.config.idle_time);
             }
         }
     }

@@ -68,7 +68,7 @@ pub(crate) fn call_local<I: ?Sized + 'static, T, E: From<SystemException>>(
                 let _ = target.finish(operation.as_bytes());
                 return Looked::Over(Err(super::incarnation::too_deep().into()));
             };
-            let _priority = match Running::begin(core, target.priority) {
+            let _priority = match Running::begin(core, target.priority, None) {
                 Ok(running) => running,
                 Err(exception) => {
                     let _ = target.finish(operation.as_bytes());
@@ -131,7 +131,7 @@ fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8], priori
     let mut call = ServerCall::new(decoder, reply, None);
     let operation = operation.as_bytes();
     let wanted = Wanted { key, operation, priority, band: None };
-    let outcome = core.adapters().find(wanted, |found| run(core, found, operation, &mut call));
+    let outcome = core.adapters().find(wanted, |found| run(core, found, operation, &mut call, None));
     let (reply, raised) = call.finish();
     (outcome, reply.to_vec(), raised)
 }

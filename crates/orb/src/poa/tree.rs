@@ -103,6 +103,7 @@ impl Poa {
         if family.children.contains_key(name) {
             return Err(PoaError::AdapterAlreadyExists);
         }
+        let sockets = rt.as_ref().map(|rt| rt.claim_sockets(&orb)).transpose().map_err(PoaError::InvalidPolicy)?;
         let manager = match manager {
             Some(manager) if manager.stamp() == core.stamp => manager.clone(),
             Some(_) => {
@@ -114,6 +115,9 @@ impl Poa {
         let fresh = if family.arriving.contains_key(name) { detour::FRESH } else { 0 };
         let new = New { name, path, parent: Some(Arc::downgrade(core)), manager, policies, rt, fresh };
         let child = new.enter(Arc::downgrade(&orb), orb.adapters())?;
+        if let Some(sockets) = sockets {
+            sockets.keep();
+        }
         family.children.insert(name.to_owned(), Arc::clone(&child));
         Ok(Poa { core: child })
     }

@@ -159,10 +159,10 @@ impl Lanes {
         let band = selection::band(self.model, bands.as_ref(), priority).map_err(refused)?;
         let equal = self.endpoints.iter().all(|(endpoint, _)| *endpoint == -1);
         let serves = |endpoint| selection::serves(self.model, band, priority, endpoint, equal);
-        let (_, server) = self
-            .endpoints
-            .iter()
-            .find(|(endpoint, _)| serves(*endpoint))
+        // The lane that the server runs the request in, if it is there; else the first within the band.
+        let exact = self.endpoints.iter().find(|(endpoint, _)| *endpoint == priority.get() && serves(*endpoint));
+        let (_, server) = exact
+            .or_else(|| self.endpoints.iter().find(|(endpoint, _)| serves(*endpoint)))
             .ok_or_else(|| refused(Unreachable::NoEndpoint))?;
         let shared = band.map_or(thread, Band::of_range);
         Ok(Chosen { pool: server.pool(shared), priority: propagated.then(|| priority.get()) })

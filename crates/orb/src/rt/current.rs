@@ -115,14 +115,32 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// The calling thread runs an upcall at `priority` from now on (`None`: as it is).
+    /// The calling thread runs an upcall at `priority` from now on (`None`: as it is), but not above `most`.
     #[inline]
-    pub(crate) fn begin(core: &Core, priority: Option<Priority>) -> Result<Self, SystemException> {
+    pub(crate) fn begin(
+        core: &Core,
+        priority: Option<Priority>,
+        most: Option<Priority>,
+    ) -> Result<Self, SystemException> {
         let running = Running { priority: NOW.get(), native: Before::now() };
         if let Some(priority) = priority {
-            raise(core, priority)?;
+            raise(core, most.map_or(priority, |most| priority.min(most)))?;
+        }
+        if let Some(most) = most {
+            lower(core, most);
         }
         Ok(running)
+    }
+}
+
+/// A lane's thread, and one whose request has no priority, are not where they may be at most.
+#[cold]
+fn lower(core: &Core, most: Priority) {
+    if let Ok(Some(native)) = core.config().rt.native(most)
+        && station::native().is_ok_and(|now| native.priority() < now.priority())
+    {
+        // Lowering is never refused.
+        let _ = station::change(native);
     }
 }
 

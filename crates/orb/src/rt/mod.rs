@@ -34,7 +34,7 @@ pub use corelane_sys::thread::Scheduling;
 pub use current::RtCurrent;
 pub(crate) use current::{Running, of_caller};
 pub use mutex::{RtMutex, RtMutexGuard};
-pub(crate) use overrun::Watch;
+pub(crate) use overrun::{Aside, Watch};
 pub use policies::{Protocol, RtPolicies, TcpProperties, UnixProperties};
 pub use pool::{InvalidThreadpool, ThreadpoolId};
 pub use station::{ServedBy, served_by};

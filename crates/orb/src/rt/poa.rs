@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use corelane_net::Endpoint;
 use corelane_sched::placement::{Place, Policies, Violation};
 use corelane_sched::{Declared, Priority, PriorityBand, PriorityBands, PriorityModel};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{Mutex, MutexGuard, Scope};
 
 use super::config::unmappable;
 use super::policies::{Protocol, RtPolicies, TcpProperties, UnixProperties, at_fault, index};
@@ -32,6 +32,28 @@ pub(crate) struct RtPoa {
     priorities: Mutex<HashMap<Box<[u8]>, Priority>>,
     /// How many these are: spares the look where there are none.
     assigned: AtomicUsize,
+}
+
+/// What a POA that is being made wants of its lanes' sockets; taken back unless it is kept. Meanwhile no other POA says anything of them.
+#[must_use = "the claim is given up at once"]
+pub(crate) struct SocketsClaim<'c> {
+    lanes: Vec<(Arc<Lane>, Vec<Protocol>)>,
+    _others_wait: MutexGuard<'c, ()>,
+}
+
+impl SocketsClaim<'_> {
+    /// The POA is there.
+    pub(crate) fn keep(mut self) {
+        self.lanes.clear();
+    }
+}
+
+impl Drop for SocketsClaim<'_> {
+    fn drop(&mut self) {
+        for (lane, new) in &self.lanes {
+            lane.unclaim_protocols(new);
+        }
+    }
 }
 
 /// Where a request is to run.
@@ -71,10 +93,25 @@ impl RtPoa {
         if !rt.policies.server_protocols.iter().all(offered) {
             return Err(index::SERVER_PROTOCOL);
         }
-        for lane in rt.lanes(core) {
-            lane.set_protocols(&rt.policies.server_protocols).map_err(|_| index::SERVER_PROTOCOL)?;
-        }
         Ok(Some(rt))
+    }
+
+    /// Has the sockets of the POA's lanes be as its policies say.
+    ///
+    /// # Errors
+    /// The policy that does not go with those of another POA, or that the system refuses.
+    #[cold]
+    pub(crate) fn claim_sockets<'c>(&self, core: &'c Core) -> Result<SocketsClaim<'c>, PolicyIndex> {
+        let mut claim = SocketsClaim { lanes: Vec::new(), _others_wait: core.rt().sockets.lock() };
+        let wanted = &self.policies.server_protocols;
+        for lane in self.lanes(core) {
+            let new = lane.claim_protocols(wanted).map_err(|_| index::SERVER_PROTOCOL)?;
+            claim.lanes.push((Arc::clone(lane), new));
+        }
+        for (lane, new) in &claim.lanes {
+            lane.apply_protocols(new).map_err(|_| index::SERVER_PROTOCOL)?;
+        }
+        Ok(claim)
     }
 
     /// The lanes that serve the POA.

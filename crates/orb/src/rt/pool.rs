@@ -107,6 +107,8 @@ pub(crate) struct Registry {
     /// Threads of different priorities may serve one connection.
     used: AtomicBool,
     pub(crate) policies: Mutex<RtPolicies>,
+    /// Held while a POA says what its lanes' sockets are like.
+    pub(crate) sockets: Mutex<()>,
     pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
 }
 
@@ -117,6 +119,7 @@ impl Registry {
             last: AtomicU32::new(station::DEFAULT_POOL),
             used: AtomicBool::new(false),
             policies: Mutex::new("real-time policies", Scope::Orb, RtPolicies::default()),
+            sockets: Mutex::new("sockets of lanes", Scope::Orb, ()),
             mutexes: Mutex::new("named mutexes", Scope::Orb, HashMap::new()),
         }
     }

@@ -176,20 +176,28 @@ pub(crate) fn take_waited() -> Duration {
     WAITED.replace(Duration::ZERO)
 }
 
-/// Runs at a lower priority than the lane's; what was before comes back when this is dropped.
-pub(crate) struct Lowered(Before);
+/// At least at some priority for a time; what was before comes back when this is dropped.
+pub(crate) struct Raised(Before);
 
-impl Lowered {
-    /// `None` if the calling thread has no fixed priority above `to`.
-    pub(crate) fn to(to: Scheduling) -> Option<Self> {
-        let now = native().ok()?;
-        let lowered = Lowered(Before::now());
-        // Lowering is never refused.
-        (to.priority() < now.priority() && change(to).is_ok()).then_some(lowered)
+impl Raised {
+    /// The calling thread is scheduled like this, unless it has a higher priority (`None`: as it is).
+    ///
+    /// # Errors
+    /// The system refuses.
+    #[inline]
+    pub(crate) fn to(least: Option<Scheduling>) -> io::Result<Self> {
+        let raised = Raised(Before::now());
+        if let Some(least) = least
+            && native()?.priority() < least.priority()
+        {
+            change(least)?;
+        }
+        Ok(raised)
     }
 }
 
-impl Drop for Lowered {
+impl Drop for Raised {
+    #[inline]
     fn drop(&mut self) {
         self.0.restore();
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{PiMutex, Scope};
 
 use super::connection::Connection;
 
@@ -111,11 +111,11 @@ impl Closing {
 
 /// Connections that are over but for the peer's last octets.
 #[derive(Debug)]
-pub(crate) struct Lingering(Mutex<Vec<Arc<Connection>>>);
+pub(crate) struct Lingering(PiMutex<Vec<Arc<Connection>>>);
 
 impl Lingering {
     pub(crate) fn new() -> Self {
-        Lingering(Mutex::new("closing connections", Scope::Lane, Vec::new()))
+        Lingering(PiMutex::new("closing connections", Scope::Lane, Vec::new()))
     }
 
     /// Lists a connection, and gives the one that has to go for it.

@@ -45,6 +45,8 @@ pub(crate) struct Connection {
     congested: AtomicBool,
     /// Requests that are read and do not run: they wait for a thread, or for what holds them.
     waiting: AtomicU32,
+    /// A request of it was handed over to another lane, whose thread answers it.
+    elsewhere: AtomicBool,
     /// The code sets that the client announced, packed; 0: none yet.
     code_sets: AtomicU64,
     /// Where work of this connection that was held is listed.
@@ -209,6 +211,7 @@ impl Connection {
             output: Output::new(origin.mixed),
             congested: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
+            elsewhere: AtomicBool::new(false),
             code_sets: AtomicU64::new(0),
             reported: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -283,6 +286,17 @@ impl Connection {
     pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         Waiting { connection: Arc::clone(self), since: clock::now() - station::take_waited() }
+    }
+
+    /// A request of it goes to another lane, whose thread will answer it. For the thread that has read it.
+    pub(crate) fn note_elsewhere(&self) {
+        self.elsewhere.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether threads of other lanes may have to answer. For the thread that reads it, and has handed over what was.
+    #[inline]
+    pub(crate) fn is_answered_elsewhere(&self) -> bool {
+        self.elsewhere.load(Ordering::Relaxed)
     }
 
     #[inline]

@@ -35,7 +35,8 @@ fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
                 if moves {
                     serving::let_others_read();
                 }
-                let wait = if moves { Wait::Now } else { Wait::Block };
+                // Where a thread of a higher priority may have to answer, nobody has the output while he waits for the peer.
+                let wait = if moves || connection.is_answered_elsewhere() { Wait::Now } else { Wait::Block };
                 let goes_on = worker.serve(core, connection, message, wait);
                 drop(held);
                 if !goes_on {

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Listener, Peer, Stream, Wait};
+use corelane_net::{Endpoint, Listener, Peer, Properties, Stream, Wait};
 use corelane_sched::Priority;
 use corelane_sys::counters;
 use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::notice::Notice;
 use corelane_sys::slots::{Guard, Retired, SlotTable};
 use corelane_sys::thread::{Builder, JoinHandle};
@@ -68,10 +68,10 @@ pub(crate) struct Lane {
     epoll: Epoll,
     wake: Wake,
     /// Gone when the lane closes.
-    listeners: Mutex<Vec<Box<dyn Listener>>>,
+    listeners: PiMutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
     /// What connections are accepted with, as the first POA that says so has it.
-    protocols: Mutex<Vec<Protocol>>,
+    protocols: PiMutex<Vec<Protocol>>,
     connections: SlotTable<Arc<Connection>>,
     pub(super) ready: ReadyList,
     /// A thread has been woken for the ready list and has not looked yet: waking another would only cost.
@@ -85,7 +85,7 @@ pub(crate) struct Lane {
     /// How long a peer has for its part of the end.
     closing_time: Duration,
     /// Thread per connection only.
-    dedicated: Mutex<Vec<(JoinHandle<()>, Weak<Connection>)>>,
+    dedicated: PiMutex<Vec<(JoinHandle<()>, Weak<Connection>)>>,
     /// Accepting stopped for want of descriptors; the next connection that ends starts it again.
     starved: AtomicBool,
     /// Connections that are over but for threads that are still in them.
@@ -149,8 +149,8 @@ impl Lane {
                 epoll,
                 wake,
                 endpoints: listeners.iter().map(|listener| listener.local().clone()).collect(),
-                listeners: Mutex::new("listeners", Scope::Lane, listeners),
-                protocols: Mutex::new("protocols of a lane", Scope::Lane, Vec::new()),
+                listeners: PiMutex::new("listeners", Scope::Lane, listeners),
+                protocols: PiMutex::new("protocols of a lane", Scope::Lane, Vec::new()),
                 ready: ReadyList::new(),
                 waking: Notice::new(),
                 queue,
@@ -158,7 +158,7 @@ impl Lane {
                 lingering: Lingering::new(),
                 budget,
                 closing_time,
-                dedicated: Mutex::new("threads of connections", Scope::Lane, Vec::new()),
+                dedicated: PiMutex::new("threads of connections", Scope::Lane, Vec::new()),
                 starved: AtomicBool::new(false),
                 ending: AtomicUsize::new(0),
                 closing: AtomicBool::new(false),
@@ -173,25 +173,49 @@ impl Lane {
         self.endpoints.iter()
     }
 
-    /// Accepts connections with these properties from now on (ServerProtocolPolicy). They are the sockets', so all POAs of a lane share
-    /// them.
+    /// Notes that connections are to be accepted with these properties (ServerProtocolPolicy), and answers what of that is new. They are
+    /// the sockets', so all POAs of a lane share them, as long as the lane lives.
     ///
     /// # Errors
-    /// Another POA has said something else of a protocol, or the system refuses a property.
+    /// Another POA has said something else of a protocol; nothing is noted then.
     #[cold]
-    pub(crate) fn set_protocols(&self, wanted: &[Protocol]) -> io::Result<()> {
+    pub(crate) fn claim_protocols(&self, wanted: &[Protocol]) -> io::Result<Vec<Protocol>> {
         let mut known = self.protocols.lock();
         let same_kind = |one: &Protocol, other: &Protocol| std::mem::discriminant(one) == std::mem::discriminant(other);
+        let mut new: Vec<Protocol> = Vec::new();
         for protocol in wanted {
-            match known.iter().find(|known| same_kind(known, protocol)) {
-                Some(known) if known == protocol => continue,
+            match known.iter().chain(&new).find(|known| same_kind(known, protocol)) {
+                Some(known) if known == protocol => {}
                 Some(_) => return Err(io::ErrorKind::AlreadyExists.into()),
-                None => {}
+                None => new.push(*protocol),
             }
+        }
+        known.extend(&new);
+        Ok(new)
+    }
+
+    /// Forgets what was claimed; connections are accepted as the transport has them again.
+    #[cold]
+    pub(crate) fn unclaim_protocols(&self, claimed: &[Protocol]) {
+        self.protocols.lock().retain(|known| !claimed.contains(known));
+        for protocol in claimed {
+            for listener in self.listeners.lock().iter().filter(|listener| protocol.serves(listener.local())) {
+                // Nothing is asked of the system by properties that say nothing.
+                let _ = listener.set_properties(&Properties::default());
+            }
+        }
+    }
+
+    /// Accepts connections with these properties from now on.
+    ///
+    /// # Errors
+    /// The system refuses a property.
+    #[cold]
+    pub(crate) fn apply_protocols(&self, claimed: &[Protocol]) -> io::Result<()> {
+        for protocol in claimed {
             for listener in self.listeners.lock().iter().filter(|listener| protocol.serves(listener.local())) {
                 listener.set_properties(&protocol.sockets().properties)?;
             }
-            known.push(*protocol);
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ use crate::fault::Fault;
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::poa::{Found, Held, Hold, Kept, Located, OnPanic, Resume, Target, Wanted};
-use crate::rt::station::{self, Lowered, Serving};
+use crate::rt::station::{self, Serving};
 use crate::rt::{Late, Running};
 use crate::servant::ServerCall;
 
@@ -90,12 +90,7 @@ fn request(
         }
     }
     let _request = Serving::begin(connection);
-    let mut lowered = None;
-    if let Some(remaining) = propagated.remaining
-        && waited >= remaining
-    {
-        lowered = late(core, &request, waited, remaining, &mut propagated);
-    }
+    let overdue = propagated.remaining.and_then(|remaining| Overdue::after(waited, remaining));
     let code_sets = connection.code_sets(header.version);
     memory.scratch.reset();
     let (values, env): (_, &(dyn Any + Sync)) = (crate::value_space(), core);
@@ -130,7 +125,7 @@ fn request(
         (None, None, Some(key)) => {
             let band = propagated.priority.and_then(|_| connection.band());
             let wanted = Wanted { key, operation: request.operation, priority: propagated.priority, band };
-            core.adapters().find(wanted, |found| run(core, found, request.operation, &mut call))
+            core.adapters().find(wanted, |found| run(core, found, request.operation, &mut call, overdue))
         }
     };
     if let Outcome::Held(until) = &outcome {
@@ -152,7 +147,6 @@ fn request(
             Err(exception) => outcome = Outcome::Exception(exception),
         }
     }
-    drop(lowered);
     if wanted == ResponseExpected::Target {
         match outcome {
             Outcome::Done | Outcome::Held(_) => {}
@@ -168,34 +162,35 @@ fn request(
     Ok(())
 }
 
-/// The client does not wait for the request any more.
-#[cold]
-fn late(
-    core: &Core,
-    request: &Request<'_>,
+/// A request that its client does not wait for any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overdue {
     waited: Duration,
     remaining: Duration,
-    propagated: &mut Propagated,
-) -> Option<Lowered> {
-    let operation = String::from_utf8_lossy(request.operation).into_owned();
-    core.events().report(&Event::DeadlinePassed { operation, waited, remaining });
-    let config = &core.config().rt;
-    match config.late {
-        Late::Run => None,
-        Late::Drop => {
-            let exception = SystemException::omg(Kind::Timeout, 2, Completion::No);
-            propagated.refused = Some(exception.because("the request's deadline passed before it could run"));
-            None
-        }
-        Late::Lower(priority) => {
-            let priority = Priority::new(priority)?;
-            // Where the upcall takes the request's own priority it asks for the lower one; a lane's thread is lowered.
-            let is_fixed = station::of_thread(core.adapters().stamp).is_fixed();
-            if !is_fixed {
-                propagated.priority = propagated.priority.map(|asked| asked.min(priority));
-                return None;
+}
+
+impl Overdue {
+    #[inline]
+    fn after(waited: Duration, remaining: Duration) -> Option<Self> {
+        (waited >= remaining).then_some(Overdue { waited, remaining })
+    }
+
+    /// Its upcall would begin now: tells of it, and answers the CORBA priority that it runs at, at most.
+    ///
+    /// # Errors
+    /// TIMEOUT if it does not run.
+    #[cold]
+    fn begin(self, core: &Core, operation: &[u8]) -> Result<Option<Priority>, SystemException> {
+        let Overdue { waited, remaining } = self;
+        let operation = String::from_utf8_lossy(operation).into_owned();
+        core.events().report(&Event::DeadlinePassed { operation, waited, remaining });
+        match core.config().rt.late {
+            Late::Run => Ok(None),
+            Late::Drop => {
+                let exception = SystemException::omg(Kind::Timeout, 2, Completion::No);
+                Err(exception.because("the request's deadline passed before it could run"))
             }
-            Lowered::to(config.native(priority).ok()??)
+            Late::Lower(priority) => Ok(Priority::new(priority)),
         }
     }
 }
@@ -267,11 +262,17 @@ pub(crate) enum Outcome {
 
 /// Runs the upcall for what the object adapter found.
 #[inline]
-pub(crate) fn run(core: &Core, found: Found<'_>, operation: &[u8], call: &mut ServerCall<'_>) -> Outcome {
+pub(crate) fn run(
+    core: &Core,
+    found: Found<'_>,
+    operation: &[u8],
+    call: &mut ServerCall<'_>,
+    overdue: Option<Overdue>,
+) -> Outcome {
     match found {
         Found::Servant(target) => {
             probe!("servant found");
-            let outcome = upcall(core, target, operation, call);
+            let outcome = upcall(core, target, operation, call, overdue);
             probe!("results marshalled");
             outcome.map_or_else(Outcome::Exception, |()| Outcome::Done)
         }
@@ -283,13 +284,23 @@ pub(crate) fn run(core: &Core, found: Found<'_>, operation: &[u8], call: &mut Se
 
 /// The servant's own code, fenced in: a panic is the caller's UNKNOWN, not the server's end.
 #[inline]
-fn upcall(core: &Core, target: Target<'_>, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+fn upcall(
+    core: &Core,
+    target: Target<'_>,
+    operation: &[u8],
+    call: &mut ServerCall<'_>,
+    overdue: Option<Overdue>,
+) -> Result<(), SystemException> {
     let Some(_frame) = Upcall::enter(&target) else {
         // A servant that was lent goes back.
         let _ = target.finish(operation);
         return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
     };
-    let _priority = match Running::begin(core, target.priority) {
+    let most = match overdue.map(|overdue| overdue.begin(core, operation)).transpose() {
+        Ok(most) => most.flatten(),
+        Err(exception) => return target.finish(operation).and(Err(exception)),
+    };
+    let _priority = match Running::begin(core, target.priority, most) {
         Ok(running) => running,
         Err(exception) => return target.finish(operation).and(Err(exception)),
     };
@@ -357,6 +368,7 @@ pub(crate) fn report_panic(core: &Core, interface: &'static str, operation: &str
 #[cold]
 fn hold(core: &Arc<Core>, connection: &Arc<Connection>, until: &Hold, message: Message) -> Result<(), SystemException> {
     if let Hold::Lane(lane) = until {
+        connection.note_elsewhere();
         // The one hand-off of a request that came in at another lane than that which runs it.
         core.events().handed_over();
         let full = || SystemException::omg(Kind::Transient, 1, Completion::No);

@@ -18,6 +18,8 @@ use super::queue::Queue;
 use super::worker::Worker;
 use crate::cancel::Canceller;
 use crate::orb::Core;
+use crate::rt::Aside;
+use crate::rt::station::Raised;
 
 struct Serving {
     lane: Arc<Lane>,
@@ -153,6 +155,9 @@ impl Serving {
             return Ok(false);
         }
         self.depth.set(self.depth.get() + 1);
+        // Others are not late, though what this thread runs may be: it serves them as its lane does. It has had that priority already.
+        let own = self.lane.role.as_ref().and_then(|role| role.native);
+        let (_aside, _raised) = (Aside::begin(), Raised::to(own));
         let mut worker = self.workers.borrow_mut().pop().unwrap_or_default();
         let waited = match &self.lane.queue {
             None => self.serve(&mut worker, awaited),

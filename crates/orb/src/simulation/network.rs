@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Half, Listener, Peer, Report, Stream, Transport, Wait};
+use corelane_net::{Endpoint, Half, Listener, Peer, Properties, Report, Stream, Transport, Wait};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, MutexGuard, Scope};
 
@@ -382,7 +382,12 @@ impl Transport for Network {
         matches!(endpoint, Endpoint::Tcp { .. })
     }
 
-    fn connect(&self, endpoint: &Endpoint, _deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        _properties: &Properties,
+        _deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
         let Endpoint::Tcp { port, .. } = endpoint else { return Err(io::ErrorKind::InvalidInput.into()) };
         let link = self.state().connect(*port)?;
         Ok(self.stream(link, CLIENT))

@@ -15,7 +15,9 @@ use crate::call;
 pub struct Options {
     /// TCP: send small messages at once. True by default.
     pub nodelay: bool,
-    /// TCP: probe idle connections.
+    /// TCP: probe idle connections, at the system's times.
+    pub probing: bool,
+    /// TCP: probe idle connections, at these times.
     pub keepalive: Option<KeepAlive>,
     /// Kernel's send buffer in octets (it doubles the number for its own overhead).
     pub send_buffer: Option<usize>,
@@ -37,6 +39,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             nodelay: true,
+            probing: false,
             keepalive: None,
             send_buffer: None,
             receive_buffer: None,
@@ -50,25 +53,52 @@ impl Default for Options {
 }
 
 impl Options {
-    pub(super) fn apply(&self, fd: BorrowedFd<'_>, address: &Address, listening: bool) -> io::Result<()> {
+    /// Sets what is of a connection, on one that was just accepted from a listener with other options; `is_tcp`: not over a Unix socket.
+    ///
+    /// # Errors
+    /// None on a socket of that kind.
+    pub fn apply_accepted(&self, fd: BorrowedFd<'_>, is_tcp: bool) -> io::Result<()> {
+        self.apply_sizes(fd)?;
+        if is_tcp { self.apply_tcp(fd) } else { Ok(()) }
+    }
+
+    /// Sets the sizes of the kernel's buffers, where there are any.
+    ///
+    /// # Errors
+    /// None on a socket.
+    pub fn apply_sizes(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         if let Some(octets) = self.send_buffer {
             set_send_buffer_size(fd, octets)?;
         }
         if let Some(octets) = self.receive_buffer {
             set_receive_buffer_size(fd, octets)?;
         }
-        let Address::Inet(inet) = address else {
-            return Ok(());
-        };
+        Ok(())
+    }
+
+    fn apply_tcp(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        // A new socket has none of them, and none is inherited but what is set here for both.
         if self.nodelay {
             set_nodelay(fd, true)?;
         }
         if self.dont_route {
             set_dont_route(fd, true)?;
         }
+        if self.probing {
+            set_probing(fd, true)?;
+        }
         if let Some(keepalive) = self.keepalive {
             set_keepalive(fd, Some(keepalive))?;
         }
+        Ok(())
+    }
+
+    pub(super) fn apply(&self, fd: BorrowedFd<'_>, address: &Address, listening: bool) -> io::Result<()> {
+        self.apply_sizes(fd)?;
+        let Address::Inet(inet) = address else {
+            return Ok(());
+        };
+        self.apply_tcp(fd)?;
         if let Some(dscp) = self.dscp {
             set_inet_dscp(fd, inet, dscp)?;
         }

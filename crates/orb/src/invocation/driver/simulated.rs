@@ -134,12 +134,12 @@ impl<'c, 'a> Simulated<'c, 'a> {
     /// The time that connecting takes has passed.
     pub(crate) fn connect(&mut self) -> Stop<'c> {
         let Some(pool) = self.driver.pool.clone() else { return self.tell(Input::ConnectFailed) };
-        let outcome = match pool.free() {
+        let outcome = match pool.free(self.driver.since) {
             Some(checkout) => {
                 if std::mem::take(&mut self.queued) {
                     self.until = self.driver.connect_until(clock::now());
                 }
-                pool.ready(checkout, self.driver.call.core, self.until, self.driver.fresh).map(Connection::Own)
+                pool.ready(checkout, self.driver.call.core, self.until, self.driver.since).map(Connection::Own)
             }
             None if self.whole.is_some_and(|whole| clock::now() >= whole) => Err(NoConnection::AllBusy),
             None => {
