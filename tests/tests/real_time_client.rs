@@ -5,7 +5,7 @@ use std::sync::Arc;
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
     LaneConfig, LanesConfig, Priority, PriorityModel, PriorityTransform, Protocol, RtClientPolicies, RtConfig,
-    RtPolicies, SchedulingClass, TcpProperties, ThreadpoolConfig, UnixProperties,
+    RtPolicies, SchedulingClass, TcpProperties, ThreadpoolConfig, UnixProperties, with_client_policies,
 };
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_tests::real_time::{Answer, RawClient, Reporter, Who, ask, fair_orb};
@@ -74,6 +74,33 @@ fn in_a_band_of_several_lanes_a_call_goes_to_the_lane_of_its_priority() {
     assert_eq!(server.event_counts().handed_over, 0);
     // One that no lane has goes to one within the band.
     assert_eq!(ask_at(&client, &object, 25).unwrap().lane, 0);
+}
+
+#[test]
+fn policies_of_the_thread_are_between_those_of_the_reference_and_of_the_orb() {
+    let (_server, ior) = lanes(PriorityModel::ClientPropagated, None);
+    let client = fair_orb();
+    let object = reference(&client, &ior);
+    let bands = |low, high| RtClientPolicies { priority_bands: Some(vec![(low, high)]), ..RtClientPolicies::default() };
+    let own = object.with_rt_policies(&bands(0, 15)).unwrap();
+    let refused = Err((Kind::InvPolicy, 0));
+    with_client_policies(&bands(15, 40), || {
+        assert_eq!(ask_at(&client, &object, 10), refused);
+        assert_eq!(ask_at(&client, &object, 20).unwrap().priority, 20);
+        // The reference's own go before them.
+        assert_eq!(ask_at(&client, &own, 10).unwrap().priority, 10);
+        assert_eq!(ask_at(&client, &own, 20), refused);
+        assert!(object.send_deferred("who", |_| Ok(())).unwrap().reply().is_ok());
+    })
+    .unwrap();
+    assert_eq!(ask_at(&client, &object, 10).unwrap().priority, 10);
+    let connection = || ask_at(&client, &object, 10).unwrap().connection;
+    let shared = connection();
+    let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
+    let (first, second) = with_client_policies(&private, || (connection(), connection())).unwrap();
+    assert!(first == second && first != shared);
+    assert_eq!(connection(), shared);
+    assert_eq!(with_client_policies(&bands(3, 2), || ()).unwrap_err().kind(), Kind::BadParam);
 }
 
 #[test]

@@ -8,10 +8,11 @@ use corelane::rt::{
     Bound, LaneConfig, LanesConfig, Late, PriorityModel, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig,
     ThreadpoolId,
 };
-use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
-use corelane_tests::real_time::{Answer, RawClient, Reporter, fair_orb, fifo_orb, said, until};
+use corelane::{CallPolicies, ObjectRef, Orb, SystemExceptionKind as Kind, Timeout};
+use corelane_tests::real_time::{Answer, RawClient, Reporter, ask, fair_orb, fifo_orb, said, until};
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::giop::context_id;
+use corelane_wire::ior::TaggedComponent;
 use corelane_wire::rt::{deadline_context, priority_context};
 use std::sync::Arc;
 
@@ -364,4 +365,48 @@ fn a_late_request_runs_where_it_belongs_at_a_lower_priority() {
     assert_eq!(lanes.who(Some(20)).who().priority, 20);
     // One that came in at the lowest lane was handed over, and counts once.
     assert_eq!(orb.event_counts().deadlines_passed, 4);
+}
+
+#[test]
+fn a_client_with_a_precise_deadline_tells_how_much_of_it_is_left() {
+    let (server, object, reporter) = late(Late::Drop);
+    let client = fair_orb();
+    let object = client.string_to_object(&object.to_string()).unwrap().unwrap();
+    let mut blocker = RawClient::to(&object);
+    blocker.begin("wait", 10, None);
+    reporter.until_waiting(1);
+    let within = |timeout| object.with_policies(CallPolicies { timeout: Some(timeout), ..CallPolicies::NONE });
+    for timeout in [Timeout::Precise, Timeout::Coarse] {
+        let given_up = ask(&within(timeout(Duration::from_millis(30)))).unwrap_err();
+        assert_eq!(given_up.kind(), Kind::Timeout);
+    }
+    std::thread::scope(|scope| {
+        let patient = scope.spawn(|| ask(&within(Timeout::Precise(Duration::from_secs(600)))));
+        reporter.release();
+        assert!(patient.join().unwrap().is_ok());
+    });
+    // Every request has been served when there is an answer to another one.
+    let _ = blocker.receive().2.who();
+    let _ = blocker.who(Some(10)).who();
+    until(|| server.event_counts().deadlines_passed == 1);
+    assert_eq!(reporter.order.lock().len(), 4, "the coarse one has run");
+}
+
+#[test]
+fn the_round_trip_time_of_another_orbs_client_is_read() {
+    let (orb, object, _reporter) = late(Late::Drop);
+    let mut client = RawClient::to(&object);
+    let mut answer = |policy: u32, hundreds: u64| {
+        // An octet order, 7 octets of padding, and a number: as in our own context.
+        let value = deadline_context(Duration::from_nanos(hundreds)).to_vec();
+        let policies = TaggedComponent::policies(&[(policy, value)]).unwrap();
+        client.send_with("who", Some((context_id::INVOCATION_POLICIES, &policies.data)), None);
+        client.receive().2
+    };
+    assert!(matches!(answer(32, 6_000_000_000), Answer::Who(_)));
+    assert_eq!(answer(32, 0), Answer::Raised(Kind::Timeout, OMG | 2));
+    assert!(matches!(answer(31, 0), Answer::Who(_)), "others are not understood");
+    client.send_with("who", Some((context_id::INVOCATION_POLICIES, &[1, 0, 0])), None);
+    assert!(matches!(client.receive().2, Answer::Raised(Kind::Marshal, _)));
+    assert_eq!(orb.event_counts().deadlines_passed, 1);
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use corelane::poa::{IdAssignment, ImplicitActivation, Lifespan, ObjectId, Poa, PoaError, PoaPolicies};
 use corelane::rt::{
-    InvalidThreadpool, LaneConfig, LanesConfig, NetworkPriorityMapping, Priority, PriorityModel, RtConfig, RtPolicies,
-    SchedulingClass, ThreadpoolConfig, ThreadpoolId,
+    Holds, InvalidThreadpool, LaneConfig, LanesConfig, NetworkPriorityMapping, Priority, PriorityModel, Reservation,
+    RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{
     Dispatch, Event, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
@@ -200,7 +200,7 @@ fn pools_are_refused_what_makes_no_sense() {
     let with =
         |lanes: Vec<LaneConfig>| rt.create_threadpool_with_lanes(&LanesConfig { lanes, ..LanesConfig::default() });
     let lane = |priority| LaneConfig { priority, ..LaneConfig::default() };
-    let bad = |result: Result<ThreadpoolId, corelane::SystemException>| result.unwrap_err().kind();
+    let bad = |result: Result<ThreadpoolId, SystemException>| result.unwrap_err().kind();
     assert_eq!(bad(with(vec![])), Kind::BadParam);
     assert_eq!(bad(with(vec![lane(-1)])), Kind::BadParam);
     assert_eq!(bad(with(vec![lane(1), lane(1)])), Kind::BadParam);
@@ -542,4 +542,38 @@ fn a_peer_that_does_not_read_its_replies_does_not_hold_up_the_lane_that_answers_
     reporter.release();
     let mut other = RawClient::to(&laned);
     assert_eq!(other.who(Some(10)).who().priority, 10);
+}
+
+#[test]
+fn a_lane_may_reserve_processor_time_instead_of_a_priority() {
+    let orb = fifo_orb();
+    let milliseconds = Duration::from_millis;
+    let reservation = Reservation { runtime: milliseconds(2), deadline: milliseconds(20), period: milliseconds(20) };
+    let reserved = LaneConfig { priority: 10, reservation: Some(reservation), ..LaneConfig::default() };
+    let make = |lane: &LaneConfig, allow_borrowing| {
+        let lanes = vec![lane.clone(), LaneConfig { priority: 16384, ..LaneConfig::default() }];
+        orb.real_time().create_threadpool_with_lanes(&LanesConfig { lanes, allow_borrowing, ..LanesConfig::default() })
+    };
+    let late = Reservation { deadline: milliseconds(1), ..reservation };
+    for (lane, borrowing) in [
+        (LaneConfig { reservation: Some(late), ..reserved.clone() }, false),
+        (LaneConfig { cores: vec![0], ..reserved.clone() }, false),
+        (reserved.clone(), true),
+    ] {
+        assert_eq!(make(&lane, borrowing).unwrap_err().kind(), Kind::BadParam);
+    }
+    let pool = make(&reserved, false).unwrap();
+    let object = object(&orb, "reserved", &model(CLIENT, 10, Some(pool)));
+    let mut client = RawClient::to(&object);
+    let low = client.who(Some(10)).who();
+    let scheduling = |tid| {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().map(str::to_owned).collect();
+        fields[38].parse::<i32>().unwrap()
+    };
+    let permitted =
+        corelane::rt::guarantees().iter().any(|known| known.name == "deadline-class" && known.holds == Holds::Yes);
+    // SCHED_DEADLINE, or what the ORB falls back to, and says so.
+    assert_eq!((scheduling(low.tid), low.priority), (if permitted { 6 } else { 0 }, 10));
+    assert_eq!(client.who(Some(16384)).who().native, 50);
 }

@@ -6,11 +6,14 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use corelane::poa::PoaPolicies;
+use corelane::rt::{PriorityModel, RtPolicies};
 use corelane::{
-    CallPolicies, Canceller, Completion, Deferred, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind,
-    Timeout,
+    CallPolicies, Canceller, Completion, Deferred, Encoder, ObjectRef, Orb, RebindMode, SystemException,
+    SystemExceptionKind as Kind, Timeout,
 };
 use corelane_sys::thread::current_tid;
+use corelane_wire::Cdr;
 use corelane_wire::giop::{Header, MessageKind};
 
 /// A server that the test plays, and a client's reference to an object of it.
@@ -203,4 +206,89 @@ fn a_deadline_in_mid_message_leaves_the_connection_to_the_others() {
     answer(&mut stream, first, 1);
     assert_eq!((answer_of(before).unwrap(), answer_of(after).unwrap()), (1, 3));
     played.assert_one_connection();
+}
+
+/// A reply of another sort than a result.
+fn answer_otherwise(stream: &mut TcpStream, id: [u8; 4], status: u8, body: &[u8]) {
+    let length = u32::try_from(12 + body.len()).unwrap();
+    let mut reply = b"GIOP\x01\x02\x01\x01".to_vec();
+    reply.extend_from_slice(&length.to_le_bytes());
+    reply.extend_from_slice(&id);
+    reply.extend_from_slice(&[status, 0, 0, 0, 0, 0, 0, 0]);
+    reply.extend_from_slice(body);
+    stream.write_all(&reply).unwrap();
+}
+
+fn call(object: &ObjectRef) -> Result<u8, SystemException> {
+    static OPERATION: corelane::mapping::Operation<'static> = corelane::mapping::Operation::new("cube_octet");
+    let mut reply = object.invoke(&OPERATION, &|encoder| {
+        encoder.write_u8(1);
+        Ok(())
+    })?;
+    reply.read(|decoder| decoder.read_u8())
+}
+
+#[test]
+fn a_client_that_wants_no_reconnection_is_told_to_rebind() {
+    let played = play();
+    let policies = CallPolicies { rebind: Some(RebindMode::NoReconnect), ..CallPolicies::NONE };
+    let object = played.object.with_policies(policies);
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let mut stream = played.accept();
+            let id = request(&mut stream);
+            answer(&mut stream, id, 1);
+            stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
+        });
+        // The first call binds, and may connect.
+        assert_eq!(call(&object).unwrap(), 1);
+        server.join().unwrap();
+        let rebind = call(&object).unwrap_err();
+        assert_eq!((rebind.kind(), rebind.completed()), (Kind::Rebind, Completion::No));
+        let deferred = object.send_deferred("cube_octet", |_| Ok(())).unwrap_err();
+        assert_eq!(deferred.kind(), Kind::Rebind);
+        // Binding anew is what the client may always ask for.
+        let server = scope.spawn(|| {
+            let mut stream = played.accept();
+            let (kind, id, _) = receive(&mut stream);
+            assert_eq!(kind, MessageKind::LocateRequest);
+            let here = [b"GIOP\x01\x02\x01\x04\x08\x00\x00\x00".as_slice(), &id, &[1, 0, 0, 0]].concat();
+            stream.write_all(&here).unwrap();
+            let id = request(&mut stream);
+            answer(&mut stream, id, 7);
+        });
+        object.validate_connection().unwrap();
+        assert_eq!(call(&object).unwrap(), 7);
+        server.join().unwrap();
+    });
+    played.assert_one_connection();
+}
+
+#[test]
+fn a_client_that_wants_no_other_policies_is_told_to_rebind() {
+    let played = play();
+    let policies = CallPolicies { rebind: Some(RebindMode::NoRebind), ..CallPolicies::NONE };
+    let object = played.object.with_policies(policies);
+    // A reference that says something of priorities.
+    let other = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let declared = RtPolicies { priority_model: Some((PriorityModel::ServerDeclared, 7)), ..RtPolicies::default() };
+    let poa = other.root_poa().create_rt_poa("declared", None, PoaPolicies::default(), &declared).unwrap();
+    let moved = poa.create_reference("IDL:X:1.0").unwrap();
+    let mut forward = Encoder::new();
+    moved.ior().encode(&mut forward).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = played.accept();
+            let id = request(&mut stream);
+            answer(&mut stream, id, 1);
+            let id = request(&mut stream);
+            answer_otherwise(&mut stream, id, 3, &forward.to_vec());
+            let id = request(&mut stream);
+            answer(&mut stream, id, 2);
+        });
+        assert_eq!(call(&object).unwrap(), 1);
+        assert_eq!(call(&object).unwrap_err().kind(), Kind::Rebind);
+        // It has not moved.
+        assert_eq!(call(&object).unwrap(), 2);
+    });
 }

@@ -263,6 +263,7 @@ fn scheduling(class: Option<Scheduling>) -> String {
         Some(Scheduling::Fifo(priority)) => format!("SCHED_FIFO {priority}"),
         Some(Scheduling::RoundRobin(priority)) => format!("SCHED_RR {priority}"),
         Some(Scheduling::Idle) => "SCHED_IDLE".to_owned(),
+        Some(Scheduling::Deadline(_)) => "SCHED_DEADLINE".to_owned(),
         None => unknown(),
     }
 }

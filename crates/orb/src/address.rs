@@ -32,6 +32,8 @@ pub(crate) struct Found {
     pub(crate) default_code_sets: CodeSets,
     /// Which profile of the reference it is.
     pub(crate) index: u32,
+    /// The server is an ORB of this kind.
+    pub(crate) is_ours: bool,
     /// What it says of priorities.
     pub(crate) said: Said,
     /// The endpoints of lanes.
@@ -59,6 +61,7 @@ fn found(profile: &Profile<'_>, highest: Version, native: CharSet, index: u32) -
         code_sets,
         default_code_sets,
         index,
+        is_ours: profile.orb_type() == Some(ior::orb_type_id::CORELANE),
         said,
         lanes,
     }

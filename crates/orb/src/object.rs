@@ -15,6 +15,7 @@ use crate::invocation::{Deferred, Operation, Reply, call};
 use crate::orb::Core;
 use crate::policy::{CallPolicies, SyncScope, Timeout};
 use crate::rt::RtClientPolicies;
+use crate::rt::client::Asked;
 
 /// The repository id that every object has.
 pub(crate) const OBJECT_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
@@ -33,7 +34,7 @@ pub struct ObjectRef {
 impl ObjectRef {
     pub(crate) fn new(core: Arc<Core>, ior: Ior) -> Self {
         ObjectRef {
-            binding: Arc::new(Binding::new(ior, core.asked().clone())),
+            binding: Arc::new(Binding::new(ior, Asked::default(), core.asked())),
             policies: CallPolicies::NONE,
             canceller: None,
             core,
@@ -79,15 +80,20 @@ impl ObjectRef {
         ObjectRef { policies: policies.or(self.policies), ..self.clone() }
     }
 
-    /// A reference to the same object with these real-time policies, completed by those of the ORB
-    /// ([`RtConfig::client`](crate::rt::RtConfig::client)).
+    /// A reference to the same object with these real-time policies, completed by those of the calling thread
+    /// ([`rt::with_client_policies`](crate::rt::with_client_policies)) and of the ORB ([`RtConfig::client`](crate::rt::RtConfig::client)).
     ///
     /// # Errors
     /// BAD_PARAM for priorities that are no bands. Policies that do not go with the object's are INV_POLICY at the first call, or
     /// when [`validate_connection`](Self::validate_connection) is called.
     pub fn with_rt_policies(&self, policies: &RtClientPolicies) -> Result<Self, SystemException> {
-        let binding = Arc::new(Binding::new(self.ior().clone(), policies.check()?.or(self.core.asked())));
+        let binding = Arc::new(Binding::new(self.ior().clone(), policies.check()?, self.core.asked()));
         Ok(ObjectRef { binding, ..self.clone() })
+    }
+
+    /// The same reference, bound otherwise.
+    pub(crate) fn with_binding(&self, binding: Arc<Binding>) -> Self {
+        ObjectRef { binding, ..self.clone() }
     }
 
     /// A copy whose calls `canceller` can end.

@@ -83,7 +83,7 @@ impl OperationTable {
             return run(call);
         }
         let name = operation.and_then(|operation| self.names.get(operation)).copied().unwrap_or_default();
-        let watch = Watch::begin(name, Duration::from_micros(declared.into()));
+        let watch = Watch::begin(call, name, Duration::from_micros(declared.into()));
         match catch_unwind(AssertUnwindSafe(|| run(call))) {
             Ok(result) => watch.end(call, result),
             Err(panic) => {

@@ -18,7 +18,8 @@ const PRECISE_BELOW: Duration = Duration::from_secs(1);
 /// the calls of the next ten seconds.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// Kept by a high-resolution timer: fires within tens of microseconds and costs one system call a call.
+    /// Kept by a high-resolution timer: fires within tens of microseconds and costs one system call a call. Servers that are ORBs of this
+    /// kind are told what is left of it, and may refuse or lower what comes too late ([`rt::Late`](crate::rt::Late)).
     Precise(Duration),
     /// Kept by the socket's own time-out: no system call a call; fires never early, and up to four ticks of the kernel's clock (16 ms
     /// at 250 Hz) and 12 % late.
@@ -50,6 +51,20 @@ pub enum SyncScope {
     Target,
 }
 
+/// What may be done behind the back of a client whose reference is bound: a call through it has been answered (CORBA 3.0.3, section
+/// 22.2.1.2). What is not permitted is REBIND; [`ObjectRef::validate_connection`](crate::ObjectRef::validate_connection) binds anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RebindMode {
+    /// Whatever it takes to make the call.
+    #[default]
+    Transparent,
+    /// Nothing that changes the policies in force: no forward to a reference that says something else of priorities, bands or protocols.
+    NoRebind,
+    /// That neither, and no call opens a connection: one that finds none idle fails, for as many calls at a time as there are
+    /// connections ([`ObjectRef::establish`](crate::ObjectRef::establish) makes them).
+    NoReconnect,
+}
+
 /// What a call does when every connection that may be made to its server is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllBusy {
@@ -72,12 +87,14 @@ pub struct CallPolicies {
     pub sync_scope: Option<SyncScope>,
     /// How many TRANSIENT replies with COMPLETED_NO are retried at once; 0 unless set.
     pub retry_transient: Option<u8>,
+    /// What may be done behind the client's back; anything unless set.
+    pub rebind: Option<RebindMode>,
 }
 
 impl CallPolicies {
     /// No policy set.
     pub const NONE: Self =
-        CallPolicies { timeout: None, connect_timeout: None, sync_scope: None, retry_transient: None };
+        CallPolicies { timeout: None, connect_timeout: None, sync_scope: None, retry_transient: None, rebind: None };
 
     /// These policies, completed by `wider` ones.
     #[must_use]
@@ -88,6 +105,7 @@ impl CallPolicies {
             connect_timeout: self.connect_timeout.or(wider.connect_timeout),
             sync_scope: self.sync_scope.or(wider.sync_scope),
             retry_transient: self.retry_transient.or(wider.retry_transient),
+            rebind: self.rebind.or(wider.rebind),
         }
     }
 }

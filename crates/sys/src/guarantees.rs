@@ -3,10 +3,11 @@
 //! [`report`] never changes anything that lasts: what has to be tried is tried on a thread of its own, which then ends.
 //! Text is for people; programs go by [`Guarantee::name`] and [`Guarantee::holds`].
 
-use std::fs;
 use std::path::Path;
+use std::time::Duration;
+use std::{fs, io};
 
-use crate::thread::{Builder, Scheduling};
+use crate::thread::{Builder, Reservation, Scheduling};
 use crate::{call, memory, poll};
 
 /// Whether a guarantee holds.
@@ -37,6 +38,7 @@ pub struct Guarantee {
 pub fn report() -> Vec<Guarantee> {
     vec![
         scheduling_class(),
+        deadline_class(),
         priority_inheritance(),
         memory_lock(),
         rt_throttling(),
@@ -72,6 +74,29 @@ fn scheduling_class() -> Guarantee {
         found,
         advice: "Threads run at fixed priorities. Grant CAP_SYS_NICE, or raise RLIMIT_RTPRIO (`rtprio` in \
                  limits.conf, `LimitRTPRIO=` in a systemd unit).",
+    }
+}
+
+fn deadline_class() -> Guarantee {
+    let period = Duration::from_millis(100);
+    let reservation = Reservation { runtime: Duration::from_micros(100), deadline: period, period };
+    let tried = Builder::new().name("guarantees").scheduling(Scheduling::Deadline(reservation)).spawn(|| ());
+    let (holds, found) = match tried {
+        Ok(thread) => {
+            let _ = thread.join();
+            (Holds::Yes, "SCHED_DEADLINE is permitted".to_owned())
+        }
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            (Holds::No, "SCHED_DEADLINE has no processor time left to promise".to_owned())
+        }
+        Err(error) => (Holds::No, format!("SCHED_DEADLINE is refused: {error}")),
+    };
+    Guarantee {
+        name: "deadline-class",
+        holds,
+        found,
+        advice: "Lanes can reserve processor time. Grant CAP_SYS_NICE, and run the process where its threads may use \
+                 all cores that the scheduler balances over.",
     }
 }
 

@@ -30,6 +30,7 @@ pub mod lock;
 pub mod memory;
 pub mod mpsc;
 pub mod notice;
+pub mod overseer;
 pub mod poll;
 pub mod probe;
 pub mod process;

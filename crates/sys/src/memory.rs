@@ -16,16 +16,6 @@ pub fn lock_all() -> io::Result<()> {
     Ok(())
 }
 
-/// Undoes [`lock_all`].
-///
-/// # Errors
-/// None known.
-pub fn unlock_all() -> io::Result<()> {
-    // SAFETY: the call takes no arguments, and changes where pages may be kept, not what they hold.
-    call::once(|| unsafe { libc::munlockall() })?;
-    Ok(())
-}
-
 /// Touches the next 128 KiB of the calling thread's stack, so that calls of that depth meet no page fault later. The
 /// stack must be larger than that.
 #[inline(never)]

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread as std_thread;
 use std::time::Duration;
 
-use crate::call;
+use crate::{call, memory};
 
 /// A set of processor cores, numbered as the kernel does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,31 +102,106 @@ pub enum Scheduling {
     RoundRobin(u8),
     /// Only while nothing else wants the core (`SCHED_IDLE`).
     Idle,
+    /// So much processor time in every period, before all fixed priorities and never more than that (`SCHED_DEADLINE`).
+    Deadline(Reservation),
+}
+
+/// What the kernel promises a thread of the deadline class, having made sure that all it promised fits: `runtime` of processor time within
+/// `deadline` of the beginning of each `period`. A thread that wants more waits for the next one.
+///
+/// Such a thread may run on any core that the scheduler balances over: it has no affinity of its own. Threads that it starts are in the
+/// ordinary class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reservation {
+    /// Processor time; at least a microsecond, at most `deadline`.
+    pub runtime: Duration,
+    /// From the beginning of a period; at most `period`.
+    pub deadline: Duration,
+    /// How often.
+    pub period: Duration,
+}
+
+impl Reservation {
+    /// Whether the times are in order.
+    #[must_use]
+    pub fn is_valid(self) -> bool {
+        Duration::from_nanos(1024) <= self.runtime && self.runtime <= self.deadline && self.deadline <= self.period
+    }
+
+    fn set(self, tid: i32) -> io::Result<()> {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let attributes = Attributes {
+            policy: libc::SCHED_DEADLINE as u32,
+            // Without it the thread could start no other.
+            flags: SCHED_FLAG_RESET_ON_FORK,
+            runtime: nanoseconds(self.runtime),
+            deadline: nanoseconds(self.deadline),
+            period: nanoseconds(self.period),
+            ..Attributes::EMPTY
+        };
+        // SAFETY: `attributes` says how large it is and outlives the call, which only reads it.
+        call::once(|| unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attributes, 0) })?;
+        Ok(())
+    }
 }
 
 impl Scheduling {
     /// Lowest and highest fixed priority of Linux.
     pub const PRIORITIES: std::ops::RangeInclusive<u8> = 1..=99;
 
-    /// The fixed priority; 0 in the ordinary class.
+    /// The fixed priority; 0 in the ordinary class, 100 in the deadline class, which goes before all of them.
     #[must_use]
     pub const fn priority(self) -> u8 {
         match self {
             Self::Other | Self::Idle => 0,
             Self::Fifo(priority) | Self::RoundRobin(priority) => priority,
+            Self::Deadline(_) => 100,
         }
     }
 
-    /// Class and priority as the kernel takes them.
-    fn raw(self) -> (libc::c_int, libc::sched_param) {
+    /// Has the kernel schedule a thread so.
+    fn set(self, tid: i32) -> io::Result<()> {
         let (policy, priority) = match self {
             Self::Other => (libc::SCHED_OTHER, 0),
             Self::Idle => (libc::SCHED_IDLE, 0),
             Self::Fifo(priority) => (libc::SCHED_FIFO, priority),
             Self::RoundRobin(priority) => (libc::SCHED_RR, priority),
+            Self::Deadline(reservation) => return reservation.set(tid),
         };
-        (policy, libc::sched_param { sched_priority: priority.into() })
+        let param = libc::sched_param { sched_priority: priority.into() };
+        // SAFETY: `param` outlives the call, which only reads it.
+        call::once(|| unsafe { libc::sched_setscheduler(tid, policy, &param) })?;
+        Ok(())
     }
+}
+
+/// `struct sched_attr` of Linux in its first form: 48 octets.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
+
+impl Attributes {
+    const EMPTY: Self = Attributes {
+        size: size_of::<Self>() as u32,
+        policy: 0,
+        flags: 0,
+        nice: 0,
+        priority: 0,
+        runtime: 0,
+        deadline: 0,
+        period: 0,
+    };
 }
 
 /// What a thread is to be: name, stack, cores, scheduling class. Unset parts are inherited.
@@ -136,6 +211,7 @@ pub struct Builder {
     stack: Option<usize>,
     affinity: Option<CpuSet>,
     scheduling: Option<Scheduling>,
+    prefault: bool,
 }
 
 impl Builder {
@@ -172,6 +248,15 @@ impl Builder {
         self
     }
 
+    /// Touches the first 128 KiB of its stack before it begins (see [`prefault_stack`]); its stack is larger than that.
+    ///
+    /// [`prefault_stack`]: crate::memory::prefault_stack
+    #[must_use]
+    pub fn prefault(mut self, prefault: bool) -> Self {
+        self.prefault = prefault;
+        self
+    }
+
     /// Starts the thread; `body` begins only once affinity and scheduling are in force.
     ///
     /// # Errors
@@ -190,6 +275,12 @@ impl Builder {
             builder = builder.stack_size(stack);
         }
         let (affinity, scheduling) = (self.affinity, self.scheduling);
+        let body = move || {
+            if self.prefault {
+                memory::prefault_stack();
+            }
+            body()
+        };
         if affinity.is_none() && scheduling.is_none() {
             return Ok(JoinHandle(builder.spawn(move || Some(body()))?));
         }
@@ -314,13 +405,12 @@ pub fn affinity(thread: Option<Tid>) -> io::Result<CpuSet> {
 /// Sets the scheduling class of a thread (`None`: the calling one). Children of the thread inherit it.
 ///
 /// # Errors
-/// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`), `InvalidInput` for a
-/// priority outside [`Scheduling::PRIORITIES`].
+/// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`; the deadline class: `CAP_SYS_NICE`, and no affinity),
+/// `InvalidInput` for a priority outside [`Scheduling::PRIORITIES`] and for times that are not in order, `ResourceBusy` for a reservation
+/// that does not fit beside the others.
 pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result<()> {
     let tid = thread.map_or(0, Tid::as_raw);
-    let (policy, param) = scheduling.raw();
-    // SAFETY: `param` outlives the call, which only reads it.
-    call::once(|| unsafe { libc::sched_setscheduler(tid, policy, &param) })?;
+    scheduling.set(tid)?;
     if thread.is_none_or(|thread| thread == current_tid()) {
         PRIORITY.set(scheduling.priority());
     }
@@ -371,17 +461,20 @@ pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
 /// `ESRCH` if the thread is gone.
 pub fn scheduling(thread: Option<Tid>) -> io::Result<Scheduling> {
     let tid = thread.map_or(0, Tid::as_raw);
-    // SAFETY: the call takes no pointers.
-    let policy = call::once(|| unsafe { libc::sched_getscheduler(tid) })?;
-    let mut param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `param` is writable and outlives the call.
-    call::once(|| unsafe { libc::sched_getparam(tid, &mut param) })?;
+    let mut found = Attributes::EMPTY;
+    // SAFETY: `found` is writable, of the size given, and outlives the call; whatever the kernel writes into integers is a value.
+    call::once(|| unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, Attributes::EMPTY.size, 0) })?;
     // Fixed priorities are 1 to 99, others 0.
-    let priority = param.sched_priority as u8;
-    Ok(match policy & !libc::SCHED_RESET_ON_FORK {
+    let priority = found.priority as u8;
+    Ok(match found.policy as libc::c_int {
         libc::SCHED_FIFO => Scheduling::Fifo(priority),
         libc::SCHED_RR => Scheduling::RoundRobin(priority),
         libc::SCHED_IDLE => Scheduling::Idle,
+        libc::SCHED_DEADLINE => Scheduling::Deadline(Reservation {
+            runtime: Duration::from_nanos(found.runtime),
+            deadline: Duration::from_nanos(found.deadline),
+            period: Duration::from_nanos(found.period),
+        }),
         _ => Scheduling::Other,
     })
 }
@@ -425,6 +518,28 @@ mod tests {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         }
         assert_eq!(scheduling(None).unwrap(), Scheduling::Other);
+    }
+
+    #[test]
+    fn a_reservation_is_made_where_permitted_and_checked() {
+        let milliseconds = Duration::from_millis;
+        let reservation =
+            Reservation { runtime: milliseconds(1), deadline: milliseconds(10), period: milliseconds(20) };
+        let wanted = Scheduling::Deadline(reservation);
+        let body = move || {
+            let found = scheduling(None).unwrap();
+            let child = Builder::new().spawn(|| scheduling(None).unwrap()).unwrap().join().unwrap();
+            set_scheduling(None, Scheduling::Other).unwrap();
+            (found, native_priority(), child, scheduling(None).unwrap())
+        };
+        match Builder::new().scheduling(wanted).spawn(body) {
+            Ok(thread) => assert_eq!(thread.join().unwrap(), (wanted, 0, Scheduling::Other, Scheduling::Other)),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+        }
+        let late = Reservation { deadline: milliseconds(30), ..reservation };
+        assert!(reservation.is_valid() && !late.is_valid());
+        let refused = Builder::new().scheduling(Scheduling::Deadline(late)).spawn(|| ()).unwrap_err();
+        assert!(matches!(refused.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied), "{refused}");
     }
 
     #[test]

@@ -40,9 +40,14 @@ pub fn thread() -> io::Result<Usage> {
 
 /// Processor time of the calling thread so far, in user mode and in the kernel; one system call.
 pub fn thread_time() -> Duration {
+    clock_time(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// A reading of some thread's processor clock; zero if the thread has ended.
+pub(crate) fn clock_time(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a live, writable timespec, and every thread has this clock, so the call cannot fail and always fills it.
-    let _ = call::once(|| unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) });
+    // SAFETY: `time` is a live, writable timespec; a clock that is there no more leaves it as it is.
+    let _ = call::once(|| unsafe { libc::clock_gettime(clock, &mut time) });
     // The kernel never reports negative processor time.
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

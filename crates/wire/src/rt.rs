@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian};
-use crate::ior::profile_tag;
+use crate::ior::{policies, profile_tag};
 use crate::limits::Limits;
 
 /// Types of policies that a reference can carry in TAG_POLICIES.
 pub mod policy_type {
+    /// Messaging::RelativeRoundtripTimeoutPolicy.
+    pub const RELATIVE_ROUND_TRIP_TIMEOUT: u32 = 32;
     /// RTCORBA::PriorityModelPolicy.
     pub const PRIORITY_MODEL: u32 = 40;
     /// RTCORBA::ClientProtocolPolicy.
@@ -84,6 +86,17 @@ pub fn deadline_context(remaining: Duration) -> [u8; 16] {
 /// [`CdrError`] where it is malformed.
 pub fn parse_deadline_context(data: &[u8]) -> Result<Duration, CdrError> {
     Decoder::for_encapsulation(data)?.read_u64().map(Duration::from_nanos)
+}
+
+/// How long the client waits from the sending of the request on, in an INVOCATION_POLICIES context (id 7), if that says it: the value of a
+/// RelativeRoundtripTimeoutPolicy, `unsigned long long` in units of 100 ns.
+///
+/// # Errors
+/// [`CdrError`] where it is malformed.
+pub fn parse_round_trip(data: &[u8]) -> Result<Option<Duration>, CdrError> {
+    let Some(value) = policies(data)?.find(policy_type::RELATIVE_ROUND_TRIP_TIMEOUT) else { return Ok(None) };
+    let time = Decoder::for_encapsulation(value)?.read_u64()?;
+    Ok(Some(Duration::from_nanos(time.saturating_mul(100))))
 }
 
 /// The value of a PriorityModelPolicy.

@@ -16,6 +16,7 @@ pub(crate) fn raise(wanted: Option<u8>) -> String {
         Ok(Scheduling::RoundRobin(priority)) => format!("RR {priority}"),
         Ok(Scheduling::Other) => "OTHER".into(),
         Ok(Scheduling::Idle) => "IDLE".into(),
+        Ok(Scheduling::Deadline(_)) => "DEADLINE".into(),
         Err(error) => error.to_string(),
     }
 }

@@ -178,6 +178,12 @@ impl Pool {
             .or_else(|| self.find(Option::is_some))
     }
 
+    /// Whether there is a connection that calls share.
+    #[cold]
+    pub(crate) fn has_shared(&self) -> bool {
+        matches!(&*self.shared.lock(), Shared::Open(connection) if connection.is_open())
+    }
+
     /// The connection that calls share, made anew if there is none that takes requests; nobody waits longer for it than until
     /// its own `until`.
     #[cold]

@@ -38,6 +38,7 @@ impl<'r> Call<'r, '_, '_> {
             range: Some(range),
             may_be_held: false,
             began: self.began,
+            tells: false,
         }
     }
 

@@ -12,7 +12,7 @@ use corelane_wire::giop::{
     ServiceContext, context_id,
 };
 use corelane_wire::ior::Ior;
-use corelane_wire::rt;
+use corelane_wire::rt as wire_rt;
 use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Limits, Octets};
 
 use super::Operation;
@@ -22,11 +22,12 @@ use super::reply::{Body, Reply};
 use super::target::{Profile, RareTarget, Target};
 use crate::client::connection::{Broken, Received};
 use crate::client::pool::Checkout;
+use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
 use crate::fault::Fault;
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::policy::{Due, SyncScope};
+use crate::policy::{Due, SyncScope, Timeout};
 
 /// How arguments are written; called again for every attempt, because version, alignment and code sets may differ.
 pub(crate) type Arguments<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
@@ -42,6 +43,13 @@ pub(crate) fn invoke<'r, 'a>(
     if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
         return crate::poa::invoke_local(core, object, operation, arguments);
     }
+    let replaced;
+    let object = if crate::rt::client::has_policies_of_thread() {
+        replaced = crate::rt::client::under_policies_of_thread(core, object);
+        &replaced
+    } else {
+        object
+    };
     let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
     match Call::new(core, object, request)?.run()? {
         Some(reply) => Ok(reply),
@@ -60,6 +68,8 @@ pub(crate) fn oneway<'a>(
     if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
         return crate::poa::send_local(object, operation, arguments);
     }
+    let replaced = crate::rt::client::under_policies_of_thread(core, object);
+    let object = &replaced;
     let response = match scope {
         SyncScope::None | SyncScope::Transport => ResponseExpected::None,
         SyncScope::Server => ResponseExpected::Server,
@@ -76,6 +86,7 @@ pub(crate) fn locate(object: &ObjectRef) -> Result<(), SystemException> {
     if object.binding().may_be_local(object.core()) {
         return crate::poa::locate_local(object);
     }
+    let object = &crate::rt::client::under_policies_of_thread(object.core(), object);
     Call::new(object.core(), object, Request::Locate)?.run().map(drop)
 }
 
@@ -170,6 +181,8 @@ pub(super) struct Call<'r, 'c, 'a> {
     pub(super) may_be_held: bool,
     /// Connections from this number on were begun after it.
     pub(super) began: u64,
+    /// The server is told how much of the time is left.
+    pub(super) tells: bool,
 }
 
 impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
@@ -181,8 +194,9 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     ) -> Result<Self, SystemException> {
         probe!("call begun");
         core.check_usable()?;
-        let (due, began) = (Due::of(object.timeout()), core.upcoming_connection());
-        Ok(Call { core, object, request, due, priority: None, range: None, may_be_held: false, began })
+        let (timeout, began) = (object.timeout(), core.upcoming_connection());
+        let (due, tells) = (Due::of(timeout), matches!(timeout, Timeout::Precise(_)));
+        Ok(Call { core, object, request, due, priority: None, range: None, may_be_held: false, began, tells })
     }
 
     /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send.
@@ -198,7 +212,10 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
                 self.priority = chosen.priority;
                 let way = Way { target, profile, addressing: AddressingMode::Key };
                 return match self.attempt(way, connection) {
-                    Ok(reply) => Ok(reply),
+                    Ok(reply) => {
+                        binding.note_bound();
+                        Ok(reply)
+                    }
                     Err(trouble) => Driver::new(self).go_on(*trouble, false),
                 };
             }
@@ -292,24 +309,34 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             return giop::write_locate_request(encoder, way.profile.version, id, &target);
         };
         let code_sets = announce.map(|code_sets| CodeSetContext::from(code_sets).data());
-        let priority = self.priority.map(rt::priority_context);
-        let range = self.range.map(|(low, high)| rt::range_context(low, high));
-        let both;
+        let priority = self.priority.map(wire_rt::priority_context);
+        let range = self.range.map(|(low, high)| wire_rt::range_context(low, high));
+        let remaining = match self.due {
+            Due::At(moment) if self.tells && way.profile.is_ours => Some(moment.since(clock::now())),
+            _ => None,
+        };
+        let deadline = remaining.map(wire_rt::deadline_context);
+        let several;
         let one;
         let code_sets = code_sets.as_ref().map(|data| ServiceContext { id: context_id::CODE_SETS, data });
         let priority = priority.as_ref().map(|data| ServiceContext { id: context_id::RT_CORBA_PRIORITY, data });
         let range = || range.as_ref().map(|data| ServiceContext { id: context_id::RT_CORBA_PRIORITY_RANGE, data });
         // A request that says which band its connection is for has no priority itself.
         let priority = priority.or_else(range);
-        let contexts: &[ServiceContext<'_>] = match (code_sets, priority) {
-            (None, None) => &[],
-            (Some(first), Some(second)) => {
-                both = [first, second];
-                &both
-            }
-            (Some(context), None) | (None, Some(context)) => {
+        let deadline = deadline.as_ref().map(|data| ServiceContext { id: context_id::REMAINING_DEADLINE, data });
+        let contexts: &[ServiceContext<'_>] = match (code_sets, priority, deadline) {
+            (None, None, None) => &[],
+            (Some(context), None, None) | (None, Some(context), None) | (None, None, Some(context)) => {
                 one = [context];
                 &one
+            }
+            (first, second, third) => {
+                let none = ServiceContext { id: 0, data: &[] };
+                let given = [first, second, third];
+                let mut list = [none; 3];
+                let count = list.iter_mut().zip(given.into_iter().flatten()).map(|(slot, given)| *slot = given).count();
+                several = (list, count);
+                &several.0[..several.1]
             }
         };
         let head = RequestHead {

@@ -14,7 +14,7 @@ use super::shared::Posted;
 use super::target::Target;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
-use crate::policy::Due;
+use crate::policy::{Due, Timeout};
 
 /// How the arguments of a deferred call are written: again for every attempt, on whatever thread makes it.
 pub(crate) type OwnedArguments = Box<dyn Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync>;
@@ -29,6 +29,7 @@ pub struct Deferred {
     due: Due,
     /// The connections of the ORB when it was sent.
     began: u64,
+    tells: bool,
     progress: Progress,
 }
 
@@ -50,8 +51,10 @@ impl Deferred {
     ) -> Result<Self, SystemException> {
         let core = object.core();
         core.check_usable()?;
-        let (due, began) = (Due::of(object.timeout()).fixed(), core.upcoming_connection());
-        let (operation, object) = (Box::<str>::from(operation), object.clone());
+        let object = crate::rt::client::under_policies_of_thread(core, object);
+        let (timeout, began) = (object.timeout(), core.upcoming_connection());
+        let (due, tells) = (Due::of(timeout).fixed(), matches!(timeout, Timeout::Precise(_)));
+        let operation = Box::<str>::from(operation);
         let progress = if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
             let operation = Operation::new(&operation);
             let reply = crate::poa::invoke_local(core, &object, &operation, &*arguments);
@@ -67,11 +70,12 @@ impl Deferred {
                 range: None,
                 may_be_held: false,
                 began,
+                tells,
             };
             let (target, profile, posted) = Driver::new(call).post()?;
             Progress::Posted { target, profile, posted }
         };
-        Ok(Deferred { object, operation, arguments, due, began, progress })
+        Ok(Deferred { object, operation, arguments, due, began, tells, progress })
     }
 
     /// Whether [`reply`](Self::reply) would not wait for the first answer of the server. (That may be a forward, after which the
@@ -105,6 +109,7 @@ impl Deferred {
                     range: None,
                     may_be_held: false,
                     began: self.began,
+                    tells: self.tells,
                 };
                 let profile = target.profiles.get(profile).ok_or_else(internal)?;
                 let way = Way { target: &target, profile, addressing: AddressingMode::Key };

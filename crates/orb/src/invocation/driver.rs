@@ -9,7 +9,7 @@ use std::sync::Arc;
 use corelane_sys::clock::Monotonic;
 use corelane_wire::giop::AddressingMode;
 
-use super::call::{Call, Trouble, Way};
+use super::call::{Call, Request, Trouble, Way};
 use super::machine::{Input, Machine, Output};
 use super::reply::Reply;
 use super::shared::Posted;
@@ -18,7 +18,7 @@ use crate::client::multiplexed::Multiplexed;
 use crate::client::pool::{Checkout, NoConnection, Pool};
 use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
-use crate::policy::{AllBusy, CallPolicies};
+use crate::policy::{AllBusy, CallPolicies, RebindMode};
 
 /// What a request goes out on.
 enum Connection {
@@ -118,7 +118,10 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             let input = match self.prepare(output) {
                 Next::Connect => self.connect(),
                 Next::Send => match self.attempt() {
-                    Ok(reply) => return Ok(reply),
+                    Ok(reply) => {
+                        self.call.object.binding().note_bound();
+                        return Ok(reply);
+                    }
                     Err(trouble) => self.note(*trouble)?,
                 },
                 Next::Raise(exception) => return Err(exception),
@@ -230,7 +233,25 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
+    /// Whether the client wants nothing done behind its back that goes further than `mode`. Asking for the object binds anew.
+    fn keeps(&self, mode: RebindMode) -> bool {
+        let is_call = matches!(self.call.request, Request::Call { .. });
+        is_call && self.policies.rebind.unwrap_or_default() >= mode && self.call.object.binding().is_bound()
+    }
+
+    /// A new connection is one that the client does not want.
+    fn rebind(&mut self) -> Input {
+        let exception = SystemException::new(Kind::Rebind, 0, Completion::No)
+            .because("no connection is there and idle, and the policy is NO_RECONNECT");
+        let input = Input::Raised { kind: exception.kind(), completed: exception.completed() };
+        self.raised = Some(exception);
+        input
+    }
+
     fn connect_anew(&mut self) -> Input {
+        if self.keeps(RebindMode::NoReconnect) {
+            return self.rebind();
+        }
         let start = clock::now();
         self.call.due = self.call.due.fixed();
         let until = || self.connect_until(clock::now());
@@ -250,6 +271,9 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     fn connect_shared(&mut self) -> Input {
         if let Err(refused) = self.choose() {
             return refused;
+        }
+        if self.keeps(RebindMode::NoReconnect) && !self.pool.as_ref().is_some_and(|pool| pool.has_shared()) {
+            return self.rebind();
         }
         let start = clock::now();
         self.call.due = self.call.due.fixed();
@@ -324,6 +348,11 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             Trouble::Forward(ior) => {
                 let target = Arc::new(self.call.object.binding().target(self.call.core, ior));
                 let profiles = target.profiles.len();
+                let said = |target: &Target| target.profiles.first().map(|profile| profile.said.clone());
+                if self.keeps(RebindMode::NoRebind) && said(&target) != said(&self.target) {
+                    return Err(SystemException::new(Kind::Rebind, 0, Completion::No)
+                        .because("the object has moved to where other policies hold, and the policy is NO_REBIND"));
+                }
                 self.next_target = Some(target);
                 Ok(Input::Forwarded { profiles })
             }

@@ -19,6 +19,7 @@ use crate::object::ObjectRef;
 #[cold]
 pub(crate) fn establish(object: &ObjectRef, priorities: &[i16], each: usize) -> Result<(), SystemException> {
     let core = object.core();
+    let object = &crate::rt::client::under_policies_of_thread(core, object);
     let call = Call::new(core, object, Request::Locate)?;
     if object.binding().may_be_local(core) {
         return Ok(());

@@ -13,7 +13,7 @@ use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Version};
 use crate::client::bands::{Band, Bands};
 use crate::exception::SystemException;
 use crate::orb::Core;
-use crate::rt::client::{Asked, Chosen, Lanes};
+use crate::rt::client::{Asked, Chosen, Lanes, Said};
 
 /// A reference's way to its object, shared by all copies of the reference.
 #[derive(Debug)]
@@ -26,6 +26,10 @@ pub(crate) struct Binding {
     moved: AtomicBool,
     local: OnceLock<Option<Box<[u8]>>>,
     asked: Asked,
+    /// What the reference itself asks for.
+    own: Asked,
+    /// A call through it has been answered.
+    bound: AtomicBool,
 }
 
 /// The usable profiles of one IOR, in its order.
@@ -51,13 +55,20 @@ pub(crate) struct Profile {
     pub(crate) default_code_sets: CodeSets,
     /// Index among all profiles of the IOR, for servers that want the whole reference as the address.
     pub(crate) index: u32,
+    /// The server is an ORB of this kind.
+    pub(crate) is_ours: bool,
+    /// What it says of priorities and protocols.
+    pub(crate) said: Said,
 }
 
 impl Binding {
-    pub(crate) fn new(ior: Ior, asked: Asked) -> Self {
+    /// By what the reference itself asks for, completed by `wider` policies.
+    pub(crate) fn new(ior: Ior, own: Asked, wider: &Asked) -> Self {
         Binding {
             ior,
-            asked,
+            asked: own.clone().or(wider),
+            own,
+            bound: AtomicBool::new(false),
             original: OnceLock::new(),
             forwarded: Published::new("forwarded target", Scope::Orb, None),
             moved: AtomicBool::new(false),
@@ -80,6 +91,26 @@ impl Binding {
     pub(crate) fn target(&self, core: &Core, ior: Ior) -> Target {
         let (profiles, left_out) = core.usable_profiles(&ior, &self.asked);
         Target { ior, profiles, left_out }
+    }
+
+    /// What the reference itself asks for.
+    pub(crate) fn own(&self) -> &Asked {
+        &self.own
+    }
+
+    /// A call through it has been answered.
+    #[inline]
+    pub(crate) fn note_bound(&self) {
+        // Once: every thread that calls reads it.
+        if !self.is_bound() {
+            self.bound.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a call through it has been answered: from then on a rebind policy holds.
+    #[inline]
+    pub(crate) fn is_bound(&self) -> bool {
+        self.bound.load(Ordering::Relaxed)
     }
 
     /// Whether the object was forwarded.

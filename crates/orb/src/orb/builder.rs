@@ -9,6 +9,7 @@ use std::time::Duration;
 use corelane_net::{Endpoint, Transports};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::guarantees::{self, Holds};
+use corelane_sys::memory;
 use corelane_wire::{CharSet, Limits, Version};
 
 use super::Orb;
@@ -45,6 +46,7 @@ pub struct OrbBuilder {
     connections_per_server: usize,
     oneway_batch: OnewayBatch,
     closing_time: Duration,
+    locks_memory: bool,
     all_busy: AllBusy,
     idle_time: Duration,
     version: Version,
@@ -80,6 +82,8 @@ pub enum OrbError {
     Client(SystemException),
     /// A thread could not be started.
     Thread(io::Error),
+    /// The system does not let the process lock its memory.
+    Memory(io::Error),
     /// The system is out of descriptors or memory.
     System(io::Error),
 }
@@ -96,6 +100,7 @@ impl fmt::Display for OrbError {
             }
             OrbError::Client(exception) => write!(f, "{exception}"),
             OrbError::Thread(error) => write!(f, "cannot start a thread: {error}"),
+            OrbError::Memory(error) => write!(f, "the memory of the process cannot be locked: {error}"),
             OrbError::System(error) => write!(f, "cannot make an ORB: {error}"),
         }
     }
@@ -118,6 +123,7 @@ impl OrbBuilder {
             connections_per_server: 32,
             oneway_batch: OnewayBatch::default(),
             closing_time: Duration::from_secs(2),
+            locks_memory: false,
             all_busy: AllBusy::Wait,
             idle_time: Duration::from_secs(180),
             version: Version::GIOP_1_2,
@@ -247,6 +253,14 @@ impl OrbBuilder {
         self
     }
 
+    /// Keeps the memory of the whole process from being paged out, from [`build`](Self::build) on and until the process ends: what it has
+    /// touched, and what it touches later. Threads that serve touch their stacks before they begin. `build` fails where the system does
+    /// not permit it (the guarantee `memory-lock`).
+    pub fn lock_memory(mut self) -> Self {
+        self.locks_memory = true;
+        self
+    }
+
     /// Has connections made at start, before calls need them: `each` for calls at each of `priorities` to the object of this reference, as
     /// [`ObjectRef::establish`](crate::ObjectRef::establish) makes them.
     pub fn establish(
@@ -283,6 +297,9 @@ impl OrbBuilder {
     /// wanted from the start and cannot be made, and when the system refuses descriptors or threads.
     pub fn build(self) -> Result<Orb, OrbError> {
         check(&self.required)?;
+        if self.locks_memory {
+            memory::lock_all().map_err(OrbError::Memory)?;
+        }
         let publish = self.publish.iter().map(|address| parse(address)).collect::<Result<Vec<_>, _>>()?;
         let asked = self.rt.client.check().map_err(OrbError::Client)?;
         let config = Config {
@@ -299,10 +316,12 @@ impl OrbBuilder {
             native_char_set: self.native_char_set,
             fragment_size: self.fragment_size,
             rt: self.rt,
+            locks_memory: self.locks_memory,
         };
         let stamp = random_stamp();
         let core =
             Arc::new(Core::new(config, self.transports, Events::new(self.on_event), stamp).map_err(OrbError::System)?);
+        core.rt().oversee(&core.config().rt).map_err(OrbError::Thread)?;
         Poa::root(Arc::downgrade(&core), core.adapters());
         let orb = Orb { core: Arc::clone(&core) };
         let mut lanes = Vec::new();

@@ -58,6 +58,8 @@ pub(crate) struct Config {
     pub(crate) native_char_set: CharSet,
     pub(crate) fragment_size: Option<usize>,
     pub(crate) rt: RtConfig,
+    /// The process's memory is locked: threads touch their stacks before they begin.
+    pub(crate) locks_memory: bool,
     /// What references ask for that say nothing themselves.
     pub(crate) asked: Asked,
 }
@@ -390,6 +392,8 @@ impl Core {
                     code_sets: found.code_sets,
                     default_code_sets: found.default_code_sets,
                     index: found.index,
+                    is_ours: found.is_ours,
+                    said: found.said,
                 };
                 Some((rank, profile))
             })

@@ -3,6 +3,8 @@
 //! What a reference says of its object's priority model, bands and lanes is read once; choosing for a call takes no lock and
 //! allocates nothing.
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use corelane_net::Endpoint;
@@ -13,6 +15,8 @@ use super::policies::{Protocol, Sockets};
 use crate::client::bands::{Band, Bands};
 use crate::client::pool::Pool;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::invocation::target::Binding;
+use crate::object::ObjectRef;
 use crate::orb::Core;
 
 /// Real-time policies of a reference; set with [`ObjectRef::with_rt_policies`](crate::ObjectRef::with_rt_policies).
@@ -25,6 +29,76 @@ pub struct RtClientPolicies {
     /// ClientProtocolPolicy (43): which protocols may be used, the preferred first, and what their sockets are like; empty: what the
     /// reference says, else all.
     pub client_protocols: Vec<Protocol>,
+}
+
+thread_local! {
+    static OF_THREAD: RefCell<Option<OfThread>> = const { RefCell::new(None) };
+    /// Spares the look where there are none.
+    static HAS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The policies of a thread, and the references that were called under them.
+struct OfThread {
+    asked: Asked,
+    /// By the addresses of bindings, which they keep alive: how references are bound under the policies.
+    bindings: HashMap<usize, (Arc<Binding>, Arc<Binding>)>,
+}
+
+/// References that a thread remembers under its policies; then it begins anew.
+const REMEMBERED: usize = 1024;
+
+/// Runs `body` with `policies` on the calling thread (PolicyCurrent): calls go by those of the reference, then by these, then by those of the
+/// ORB, each policy by itself. They do not add to those of a scope around it. Connections that are private under them end with the scope.
+///
+/// # Errors
+/// BAD_PARAM for priorities that are no bands and for negative sizes; `body` has not run then.
+///
+/// # Examples
+/// ```
+/// use corelane::rt::{RtClientPolicies, with_client_policies};
+/// let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
+/// let result = with_client_policies(&private, || { /* calls made here have connections of their own */ 7 })?;
+/// assert_eq!(result, 7);
+/// # Ok::<(), corelane::SystemException>(())
+/// ```
+pub fn with_client_policies<T>(policies: &RtClientPolicies, body: impl FnOnce() -> T) -> Result<T, SystemException> {
+    struct Restore(Option<OfThread>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            HAS.set(self.0.is_some());
+            let ended = OF_THREAD.replace(self.0.take());
+            // Connections end with it, outside of the borrow.
+            drop(ended);
+        }
+    }
+    let of_thread = OfThread { asked: policies.check()?, bindings: HashMap::new() };
+    let _restore = Restore(OF_THREAD.replace(Some(of_thread)));
+    HAS.set(true);
+    Ok(body())
+}
+
+/// Whether the calling thread has policies of its own.
+#[inline]
+pub(crate) fn has_policies_of_thread() -> bool {
+    HAS.get()
+}
+
+/// The reference as the policies of the calling thread have it.
+#[cold]
+pub(crate) fn under_policies_of_thread(core: &Core, object: &ObjectRef) -> ObjectRef {
+    OF_THREAD.with_borrow_mut(|of_thread| {
+        let Some(OfThread { asked, bindings }) = of_thread else { return object.clone() };
+        if bindings.len() >= REMEMBERED {
+            bindings.clear();
+        }
+        let binding = object.binding();
+        let (_, under) = bindings.entry(Arc::as_ptr(binding).addr()).or_insert_with(|| {
+            let wider = asked.clone().or(core.asked());
+            let under = Binding::new(binding.ior().clone(), binding.own().clone(), &wider);
+            (Arc::clone(binding), Arc::new(under))
+        });
+        object.with_binding(Arc::clone(under))
+    })
 }
 
 /// What a reference says in a profile.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use corelane_sched::admission::Bound;
 use corelane_sched::{Linear, NativeRange, NetworkPriorityMapping, Priority, PriorityMapping, PriorityTransform};
-use corelane_sys::thread::Scheduling;
+use corelane_sys::thread::{Reservation, Scheduling};
 
 use super::RtClientPolicies;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -37,7 +37,7 @@ pub enum Late {
     Lower(i16),
 }
 
-/// What becomes of the results of an operation that took more processor time than it declares (`@wcet`). It is counted and told in any
+/// What becomes of an operation, and of its results, that took more processor time than it declares (`@wcet`). It is counted and told in any
 /// case ([`Event::Overrun`](crate::Event::Overrun)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -47,6 +47,10 @@ pub enum Overrun {
     Run,
     /// The client gets TIMEOUT with [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES. Exceptions that the servant raises stay.
     Drop,
+    /// The client gets them, and the rest of the operation runs at this CORBA priority, if its thread has a fixed priority that is higher: it
+    /// goes down while the servant runs, at the tick of the kernel's clock after it has used what it declares, and comes back with the
+    /// end of the upcall. Costs two more system calls for each operation that declares something.
+    Lower(i16),
 }
 
 /// What holds for all priorities of an ORB.
@@ -62,7 +66,7 @@ pub struct RtConfig {
     pub scheduling: SchedulingClass,
     /// What becomes of requests whose deadline passed before their upcall.
     pub late: Late,
-    /// What becomes of the results of operations that took longer than they declare.
+    /// What becomes of operations that take longer than they declare.
     pub overrun: Overrun,
     /// Policies of references that say nothing themselves. With bands, calls on objects without a priority model are INV_POLICY.
     pub client: RtClientPolicies,
@@ -104,7 +108,7 @@ impl RtConfig {
     pub(crate) fn corba(&self, native: Scheduling) -> Option<Priority> {
         match native {
             Scheduling::Fifo(native) | Scheduling::RoundRobin(native) => self.mapping.to_corba(native.into()),
-            Scheduling::Other | Scheduling::Idle => None,
+            Scheduling::Other | Scheduling::Idle | Scheduling::Deadline(_) => None,
         }
     }
 }
@@ -178,6 +182,9 @@ pub struct LaneConfig {
     pub ceiling: Option<i16>,
     /// The cores that its threads may run on; empty: any.
     pub cores: Vec<usize>,
+    /// Each of its threads is in the deadline class with this much processor time, instead of at a fixed priority: it goes before every
+    /// fixed priority, and never takes more. Not together with `cores` or with borrowing.
+    pub reservation: Option<Reservation>,
 }
 
 impl Default for LaneConfig {
@@ -189,6 +196,7 @@ impl Default for LaneConfig {
             listen: Vec::new(),
             ceiling: None,
             cores: Vec::new(),
+            reservation: None,
         }
     }
 }

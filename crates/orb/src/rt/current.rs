@@ -133,11 +133,17 @@ impl Running {
     }
 }
 
+/// Whether a thread scheduled like `now` can be lowered to `to` for a time. A reservation, once given up, might not be had again; it bounds
+/// what its thread takes in any case.
+pub(super) fn is_above(now: Scheduling, to: Scheduling) -> bool {
+    !matches!(now, Scheduling::Deadline(_)) && to.priority() < now.priority()
+}
+
 /// A lane's thread, and one whose request has no priority, are not where they may be at most.
 #[cold]
 fn lower(core: &Core, most: Priority) {
     if let Ok(Some(native)) = core.config().rt.native(most)
-        && station::native().is_ok_and(|now| native.priority() < now.priority())
+        && station::native().is_ok_and(|now| is_above(now, native))
     {
         // Lowering is never refused.
         let _ = station::change(native);

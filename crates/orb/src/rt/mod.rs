@@ -22,7 +22,7 @@ pub(crate) mod station;
 
 use std::sync::{Arc, Weak};
 
-pub use client::RtClientPolicies;
+pub use client::{RtClientPolicies, with_client_policies};
 pub use config::{LaneConfig, LanesConfig, Late, Overrun, RtConfig, SchedulingClass, ThreadpoolConfig};
 pub use corelane_sched::admission::Bound;
 pub use corelane_sched::{
@@ -30,7 +30,7 @@ pub use corelane_sched::{
     PriorityMapping, PriorityModel, PriorityTransform,
 };
 pub use corelane_sys::guarantees::{Guarantee, Holds};
-pub use corelane_sys::thread::Scheduling;
+pub use corelane_sys::thread::{Reservation, Scheduling};
 pub use current::RtCurrent;
 pub(crate) use current::{Running, of_caller};
 pub use mutex::{RtMutex, RtMutexGuard};

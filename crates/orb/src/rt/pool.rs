@@ -2,19 +2,20 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use std::{fmt, io};
 
 use corelane_net::Endpoint;
 use corelane_sched::Priority;
 use corelane_sched::admission::Rules;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::overseer::Overseer;
 use corelane_sys::thread::{CpuSet, JoinHandle, Scheduling};
 
-use super::config::{LaneConfig, LanesConfig, ThreadpoolConfig};
+use super::config::{LaneConfig, LanesConfig, Overrun, RtConfig, SchedulingClass, ThreadpoolConfig};
 use super::policies::RtPolicies;
 use super::{RtMutex, station};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -110,6 +111,8 @@ pub(crate) struct Registry {
     /// Held while a POA says what its lanes' sockets are like.
     pub(crate) sockets: Mutex<()>,
     pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
+    /// Lowers threads whose operations take too long, if that is wanted.
+    overseer: OnceLock<Overseer>,
 }
 
 impl Registry {
@@ -121,7 +124,29 @@ impl Registry {
             policies: Mutex::new("real-time policies", Scope::Orb, RtPolicies::default()),
             sockets: Mutex::new("sockets of lanes", Scope::Orb, ()),
             mutexes: Mutex::new("named mutexes", Scope::Orb, HashMap::new()),
+            overseer: OnceLock::new(),
         }
+    }
+
+    /// Starts what the configuration wants beside the lanes.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub(crate) fn oversee(&self, rt: &RtConfig) -> io::Result<()> {
+        if !matches!(rt.overrun, Overrun::Lower(_)) || rt.scheduling == SchedulingClass::Fair {
+            return Ok(());
+        }
+        const NAME: &str = "orb/overrun";
+        let highest = Scheduling::Fifo(*Scheduling::PRIORITIES.end());
+        // Where that is refused lanes have no fixed priorities either.
+        let overseer = Overseer::start(NAME, Some(highest)).or_else(|_| Overseer::start(NAME, None))?;
+        // Once: an ORB starts once.
+        let _ = self.overseer.set(overseer);
+        Ok(())
+    }
+
+    pub(crate) fn overseer(&self) -> Option<&Overseer> {
+        self.overseer.get()
     }
 
     /// Notes that this ORB has a thread pool, or a POA with priorities.
@@ -164,6 +189,7 @@ pub(crate) fn create(core: &Arc<Core>, config: &ThreadpoolConfig) -> Result<Thre
         listen: config.listen.clone(),
         ceiling: config.ceiling,
         cores: config.cores.clone(),
+        reservation: None,
     };
     let lanes = LanesConfig {
         name: config.name.clone(),
@@ -269,12 +295,30 @@ fn role(
         ceiling,
         is_lane,
         is_top: config.lanes.iter().all(|other| other.priority <= priority.get()),
-        native: core.config().rt.native(priority)?,
+        native: native(core, config, lane, priority)?,
         cores: (!cores.is_empty()).then_some(cores),
         static_threads: lane.static_threads,
         rules,
         idle_time: config.idle_time,
     })
+}
+
+/// How the kernel schedules the threads of a lane.
+fn native(
+    core: &Core,
+    config: &LanesConfig,
+    lane: &LaneConfig,
+    priority: Priority,
+) -> Result<Option<Scheduling>, SystemException> {
+    let native = core.config().rt.native(priority)?;
+    let Some(reservation) = lane.reservation else { return Ok(native) };
+    if !reservation.is_valid() {
+        return Err(bad("a reservation's processor time is within its deadline, and that within its period"));
+    }
+    if !lane.cores.is_empty() || config.allow_borrowing {
+        return Err(bad("threads with a reservation run on all cores, and are not borrowed"));
+    }
+    Ok(native.map(|_| Scheduling::Deadline(reservation)))
 }
 
 /// Makes a lane that listens; its threads come later.

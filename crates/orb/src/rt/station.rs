@@ -137,6 +137,11 @@ pub(crate) fn change(to: Scheduling) -> io::Result<()> {
     Ok(())
 }
 
+/// The calling thread has been lowered from outside.
+pub(super) fn note_lowered(to: Scheduling) {
+    NATIVE.set(Some(to));
+}
+
 /// How a thread was scheduled at some moment; nothing if that was not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Before(Option<Scheduling>);

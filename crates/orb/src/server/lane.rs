@@ -754,8 +754,10 @@ impl Lane {
             return false;
         }
         let weak = Arc::downgrade(connection);
-        let builder =
-            Builder::new().name(format!("{}/c{}", self.config.name, connection.place.0)).stack_size(self.config.stack);
+        let builder = Builder::new()
+            .name(format!("{}/c{}", self.config.name, connection.place.0))
+            .stack_size(self.config.stack)
+            .prefault(core.config().locks_memory);
         let (core, connection) = (Arc::clone(core), Arc::clone(connection));
         let run = move || {
             station::occupy(core.adapters().stamp, &lane, None);

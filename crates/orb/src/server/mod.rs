@@ -69,7 +69,7 @@ fn spawn(
             run(&lane, &core);
         }
     };
-    let builder = Builder::new().name(name.clone()).stack_size(lane.config.stack);
+    let builder = Builder::new().name(name.clone()).stack_size(lane.config.stack).prefault(core.config().locks_memory);
     let Some(role) = &lane.role else { return builder.spawn(body(None)) };
     let mut wanted = builder.clone();
     if let Some(native) = role.native {
@@ -79,7 +79,12 @@ fn spawn(
         wanted = wanted.affinity(cores);
     }
     match wanted.spawn(body(role.native)) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput | io::ErrorKind::ResourceBusy
+            ) =>
+        {
             core.events().report(&Event::PriorityRefused { thread: name, error: error.to_string() });
             builder.spawn(body(None))
         }

@@ -454,6 +454,16 @@ fn note_contexts(connection: &Connection, request: &Request<'_>) -> Result<Propa
             Err(error) => propagated.refused = Some(error.into()),
         }
     }
+    if let Some(data) = request.contexts.find(context_id::INVOCATION_POLICIES) {
+        match rt::parse_round_trip(data) {
+            // What is said in both ways is the same: the shorter one is the safer.
+            Ok(Some(whole)) => {
+                propagated.remaining = Some(propagated.remaining.map_or(whole, |other| other.min(whole)))
+            }
+            Ok(None) => {}
+            Err(error) => propagated.refused = Some(error.into()),
+        }
+    }
     if request.operation == BIND_BAND
         && let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY_RANGE)
     {

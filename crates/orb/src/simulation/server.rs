@@ -73,6 +73,7 @@ pub(super) fn core(network: &Network, publish: Vec<Endpoint>, version: Version, 
         native_char_set: CharSet::Utf8,
         fragment_size,
         rt: crate::rt::RtConfig::default(),
+        locks_memory: false,
     };
     let stamp = network.state().random.next();
     let transports = Transports::new(vec![Arc::new(network.clone())]);
