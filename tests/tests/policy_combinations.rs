@@ -7,20 +7,20 @@ use std::sync::Arc;
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
-    LaneConfig, LanesConfig, PriorityModel, Protocol, RtClientPolicies, RtConfig, RtPolicies, SchedulingClass,
-    TcpProperties, ThreadpoolConfig, ThreadpoolId, UnixProperties,
+    LaneConfig, LanesConfig, Linear, NativeRange, Priority, PriorityMapping, PriorityModel, Protocol, RtClientPolicies,
+    RtConfig, RtPolicies, SchedulingClass, TcpProperties, ThreadpoolConfig, ThreadpoolId, UnixProperties,
 };
 use corelane::{Endpoint, ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_net::{Listener, Properties, Stream, Tcp, Transport, Transports, Unix};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_tests::real_time::{Reporter, Who, ask, said};
+use corelane_tests::real_time::{Reporter, Who, ask, fifo_orb, said};
 use corelane_wire::exception::minor::OMG;
 
-const LANES: [i16; 3] = [10, 20, 30];
-const BANDS: [(i16, i16); 3] = [(5, 15), (16, 25), (26, 40)];
+const LANES: [i16; 3] = [5000, 10_000, 15_000];
+const BANDS: [(i16, i16); 3] = [(2500, 7500), (7501, 12_500), (12_501, 20_000)];
 /// In a band and no lane, a lane and in a band, in no band and no lane.
-const PRIORITIES: [i16; 3] = [12, 20, 45];
+const PRIORITIES: [i16; 3] = [6000, 10_000, 22_500];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bands {
@@ -88,10 +88,12 @@ impl Combination {
         matches!(self.protocols, Protocols::Any | Protocols::Unix)
     }
 
-    /// Whether calls at two priorities that are served may go by one connection. In the ordinary class all threads are of one band.
-    fn shares(self, one: i16, other: i16) -> bool {
+    /// Whether calls at two priorities that are served may go by one connection. In the ordinary class all threads are of one band; none
+    /// of the priorities here have a native one in common.
+    fn shares(self, class: SchedulingClass, one: i16, other: i16) -> bool {
         let band = |priority| BANDS.iter().position(|(low, high)| (*low..=*high).contains(&priority));
-        self.pool != Pool::Laned && (self.bands == Bands::None || band(one) == band(other))
+        let same = if self.bands == Bands::None { class == SchedulingClass::Fair } else { band(one) == band(other) };
+        self.pool != Pool::Laned && same
     }
 }
 
@@ -126,16 +128,26 @@ impl Transport for Noting {
     }
 }
 
+/// The native priority of a thread that runs at this one: linear over 1 to 99 by default.
+fn native(class: SchedulingClass, priority: i16) -> u8 {
+    let priority = Priority::new(priority).unwrap();
+    match class {
+        SchedulingClass::Fair => 0,
+        _ => u8::try_from(Linear(NativeRange::FIXED).to_native(priority).unwrap()).unwrap(),
+    }
+}
+
 struct Server {
+    class: SchedulingClass,
     orb: Orb,
     plain: ThreadpoolId,
     laned: ThreadpoolId,
 }
 
 impl Server {
-    fn start(name: &str) -> Self {
+    fn start(name: &str, class: SchedulingClass) -> Self {
         let path: PathBuf = std::env::temp_dir().join(format!("corelane-{name}-{}", std::process::id()));
-        let config = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+        let config = RtConfig { scheduling: class, ..RtConfig::default() };
         let orb = Orb::builder()
             .real_time(config)
             .listen("tcp:127.0.0.1:0")
@@ -147,13 +159,13 @@ impl Server {
         let lanes = LANES.map(|priority| LaneConfig { priority, ..LaneConfig::default() });
         let lanes = LanesConfig { lanes: lanes.into(), ..LanesConfig::default() };
         let laned = orb.real_time().create_threadpool_with_lanes(&lanes).unwrap();
-        Server { orb, plain, laned }
+        Server { class, orb, plain, laned }
     }
 
     /// The text of a reference to an object with the server's part of a combination.
     fn object(&self, combination: Combination) -> ObjectRef {
         let policies = RtPolicies {
-            priority_model: Some((PriorityModel::ClientPropagated, 10)),
+            priority_model: Some((PriorityModel::ClientPropagated, 5000)),
             threadpool: match combination.pool {
                 Pool::Default => None,
                 Pool::Plain => Some(self.plain),
@@ -175,11 +187,11 @@ struct Client {
 }
 
 impl Client {
-    fn start() -> Self {
+    fn start(class: SchedulingClass) -> Self {
         let made = Arc::new(Mutex::new("connections made", Scope::Orb, Vec::new()));
         let noting = |inner: Arc<dyn Transport>| Arc::new(Noting { inner, made: Arc::clone(&made) });
         let transports: Vec<Arc<dyn Transport>> = vec![noting(Arc::new(Tcp::new())), noting(Arc::new(Unix))];
-        let config = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+        let config = RtConfig { scheduling: class, ..RtConfig::default() };
         let orb = Orb::builder().real_time(config).transports(Transports::new(transports)).build().unwrap();
         Client { orb, made }
     }
@@ -209,7 +221,7 @@ impl Client {
 fn check(server: &Server, combination: Combination) {
     let object = server.object(combination);
     let text = object.to_string();
-    let client = Client::start();
+    let client = Client::start(server.class);
     let [first, second] = [(); 2].map(|()| client.reference(&text, combination));
     let mut served: Vec<(i16, u64)> = Vec::new();
     for priority in PRIORITIES {
@@ -225,12 +237,17 @@ fn check(server: &Server, combination: Combination) {
             Pool::Laned => server.laned.number(),
         };
         assert_eq!(who.pool, pool, "{what}");
+        assert_eq!(who.native, native(server.class, who.priority), "{what}");
         // The next call of the same reference has the same connection; another reference only if it is not private.
         assert_eq!(client.ask(&first, priority).unwrap().connection, who.connection, "{what}");
         let others = client.ask(&second, priority).unwrap().connection;
         assert_eq!(others == who.connection, !combination.private, "{what}");
         for (other, connection) in &served {
-            assert_eq!(*connection == who.connection, combination.shares(priority, *other), "{what} and {other}");
+            assert_eq!(
+                *connection == who.connection,
+                combination.shares(server.class, priority, *other),
+                "{what} and {other}"
+            );
         }
         served.push((priority, who.connection));
     }
@@ -239,9 +256,8 @@ fn check(server: &Server, combination: Combination) {
     assert!(!made.is_empty() && made.iter().all(|one| is_unix(one) == combination.goes_by_unix()), "{combination:?}");
 }
 
-#[test]
-fn every_combination_of_bands_lanes_protocols_and_private_connections() {
-    let server = Server::start("combinations");
+fn check_all(name: &str, class: SchedulingClass) {
+    let server = Server::start(name, class);
     let all = Combination::all();
     assert_eq!(all.len(), 72);
     for combination in all {
@@ -251,8 +267,20 @@ fn every_combination_of_bands_lanes_protocols_and_private_connections() {
 }
 
 #[test]
+fn every_combination_of_bands_lanes_protocols_and_private_connections() {
+    check_all("combinations", SchedulingClass::Fair);
+}
+
+/// The same on threads of fixed priorities, client and server, which the kernel is asked for. The test's own thread is one of them.
+#[test]
+fn every_combination_at_native_priorities() {
+    drop(fifo_orb());
+    std::thread::spawn(|| check_all("native", SchedulingClass::Fifo)).join().unwrap();
+}
+
+#[test]
 fn references_say_what_the_combination_says() {
-    let server = Server::start("references");
+    let server = Server::start("references", SchedulingClass::Fair);
     let mut combination =
         Combination { bands: Bands::None, pool: Pool::Default, protocols: Protocols::Any, private: false };
     for (bands, policies) in [(Bands::None, vec![40]), (Bands::Server, vec![45, 40])] {

@@ -194,6 +194,138 @@ mod models {
         });
     }
 
+    /// What a thread waits at, as an event descriptor: what is told before it looks is not lost.
+    struct Bell(loom::sync::Mutex<bool>, loom::sync::Condvar);
+
+    impl Bell {
+        fn new() -> Self {
+            Bell(loom::sync::Mutex::new(false), loom::sync::Condvar::new())
+        }
+
+        fn notify(&self) {
+            *self.0.lock().unwrap() = true;
+            self.1.notify_one();
+        }
+
+        fn wait(&self) {
+            let mut told = self.0.lock().unwrap();
+            while !std::mem::take(&mut *told) {
+                told = self.1.wait(told).unwrap();
+            }
+        }
+    }
+
+    /// Borrowing's loan: who claims the thread says for what afterwards, while the thread, woken by work of its own, may have risen already.
+    /// It gets what it was claimed for, once, and both it and its own work are there after that.
+    #[test]
+    fn a_claimed_thread_gets_its_loan() {
+        struct World {
+            roster: Roster,
+            seat: Seat,
+            bell: Bell,
+            loan: loom::sync::Mutex<Option<u32>>,
+            own: AtomicUsize,
+        }
+        explore(|| {
+            let world = Arc::new(World {
+                roster: Roster::new(),
+                seat: Seat::new(),
+                bell: Bell::new(),
+                loan: loom::sync::Mutex::new(None),
+                own: AtomicUsize::new(0),
+            });
+            let lender = {
+                let world = Arc::clone(&world);
+                thread::spawn(move || {
+                    let (mut lent, mut own) = (0, 0);
+                    while own == 0 {
+                        let _ = world.roster.sit(&world.seat);
+                        if world.own.load(Ordering::Acquire) == 0 {
+                            world.bell.wait();
+                        }
+                        if world.roster.rise(&world.seat) == Rise::Claimed {
+                            loop {
+                                let loan = world.loan.lock().unwrap().take();
+                                match loan {
+                                    Some(loan) => break lent += loan,
+                                    None => world.bell.wait(),
+                                }
+                            }
+                            world.seat.release();
+                        }
+                        own = world.own.swap(0, Ordering::AcqRel);
+                    }
+                    (lent, own)
+                })
+            };
+            let borrower = {
+                let world = Arc::clone(&world);
+                thread::spawn(move || {
+                    if world.roster.claim(&world.seat).is_none() {
+                        return 0;
+                    }
+                    *world.loan.lock().unwrap() = Some(7);
+                    world.bell.notify();
+                    7
+                })
+            };
+            world.own.store(1, Ordering::Release);
+            world.bell.notify();
+            assert_eq!(lender.join().unwrap(), (borrower.join().unwrap(), 1));
+        });
+    }
+
+    /// Request buffering as it is built: the keeper lists a request under the list's lock, notes the count, and wakes an idle thread; one that
+    /// finds nothing sits down, looks at the count again, and waits. Both requests are run, each once.
+    #[test]
+    fn each_buffered_request_is_run_once() {
+        struct World {
+            roster: Roster,
+            bell: Bell,
+            list: loom::sync::Mutex<Vec<u32>>,
+            count: AtomicUsize,
+        }
+        explore(|| {
+            let world = Arc::new(World {
+                roster: Roster::new(),
+                bell: Bell::new(),
+                list: loom::sync::Mutex::new(Vec::new()),
+                count: AtomicUsize::new(0),
+            });
+            let worker = {
+                let world = Arc::clone(&world);
+                thread::spawn(move || {
+                    let (seat, mut run) = (Seat::new(), Vec::new());
+                    while run.len() < 2 {
+                        if world.count.load(Ordering::Acquire) == 0 {
+                            let _ = world.roster.sit(&seat);
+                            if world.count.load(Ordering::Acquire) == 0 {
+                                world.bell.wait();
+                            }
+                            assert_ne!(world.roster.rise(&seat), Rise::Claimed);
+                        }
+                        let mut list = world.list.lock().unwrap();
+                        run.extend(list.pop());
+                        world.count.store(list.len(), Ordering::SeqCst);
+                    }
+                    run
+                })
+            };
+            for request in [1, 2] {
+                let mut list = world.list.lock().unwrap();
+                list.push(request);
+                world.count.store(list.len(), Ordering::SeqCst);
+                drop(list);
+                if world.roster.has_idle() {
+                    world.bell.notify();
+                }
+            }
+            let mut run = worker.join().unwrap();
+            run.sort_unstable();
+            assert_eq!(run, [1, 2]);
+        });
+    }
+
     /// Shutdown: a claimed thread sits down again only after it was released, and is then found like any other.
     #[test]
     fn a_claimed_thread_comes_back() {
