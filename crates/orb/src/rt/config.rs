@@ -33,7 +33,7 @@ pub enum Late {
     Run,
     /// It does not run: TIMEOUT, COMPLETED_NO.
     Drop,
-    /// It runs at this CORBA priority, if its thread has a fixed priority that is higher.
+    /// It runs where it belongs, at this CORBA priority at most.
     Lower(i16),
 }
 
