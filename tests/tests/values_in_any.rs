@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use corelane::mapping::{Decoder, Encoder, read_value, write_value};
 use corelane::{
-    Any, AnyValueRef, CdrError, SystemExceptionKind, TypeCode, Value, ValueFactories, ValueGraph, ValueRef,
+    Any, AnyValueRef, CdrError, Implementation, Orb, Reference, SystemExceptionKind, TypeCode, Value, ValueFactories,
+    ValueGraph, ValueRef,
 };
+use corelane_tests::any::{EchoRef, serve_echo};
 use corelane_wire::cdr::{Cdr, Endian, ValueSpace};
 
 corelane::include_idl!("values");
@@ -110,6 +112,54 @@ fn what_idl_4_adds() {
     assert_eq!((any.type_code(), any.extract().unwrap()), (&TypeCode::OCTET, Rights::READ | Rights::TYPE));
     let any = Any::new(&Word::default().with_delta(-3)).unwrap();
     assert_eq!((any.type_code(), any.extract::<Word>().unwrap().delta()), (&TypeCode::USHORT, -3));
+}
+
+/// A letter that is written otherwise than declared.
+struct Backwards(String);
+
+impl LetterOperations for Backwards {
+    fn state(&self) -> Letter {
+        Letter { text: self.0.clone() }
+    }
+
+    fn marshal(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        e.write_f64(0.5);
+        e.write_str(&self.0.chars().rev().collect::<String>())
+    }
+}
+
+fn backwards(d: &mut Decoder<'_>) -> Result<Implementation<Letter>, CdrError> {
+    d.read_f64()?;
+    Ok(Backwards(d.read_string()?.chars().rev().collect()).implementation())
+}
+
+/// The server does not know them at all; who takes them out does.
+#[test]
+fn custom_values_pass_through_who_does_not_know_them() {
+    let (_server, echo) = serve_echo(Orb::builder());
+    let client = Orb::new().unwrap();
+    client.value_factories().register_custom(backwards);
+    let echo: EchoRef = client.reference(&echo.as_object().to_string()).unwrap();
+    let letter = || Some(Backwards("a letter".to_owned()).implementation().value());
+    let any = Any::new(&letter()).unwrap();
+    assert_eq!(any.type_code(), &TypeCode::described(&LETTER_TYPE));
+    assert_eq!(any.value().unwrap_err().kind(), SystemExceptionKind::NoImplement);
+    let text = |any: &Any| any.extract::<Option<LetterRef>>().unwrap().unwrap().get().text.clone();
+    for shift in 0..9usize {
+        // Where it stands in the message changes.
+        let shifted = Any::new(&vec![Any::new(&"x".repeat(shift)).unwrap(), any.clone(), any.clone()]).unwrap();
+        let (result, second, type_code) = echo.pass(&shifted, &any).unwrap();
+        assert_eq!((&type_code, &result, &second), (shifted.type_code(), &shifted, &any));
+        let list: Vec<Any> = result.extract().unwrap();
+        assert_eq!((text(&list[1]), text(&list[2]), text(&second)), {
+            ("a letter".to_owned(), "a letter".to_owned(), "a letter".to_owned())
+        });
+    }
+    // In a dynamic call too.
+    let request = echo.as_object().request("pass").input(Any::new(&any).unwrap()).inout(Any::new(&any).unwrap());
+    let response = request.output(TypeCode::TYPE_CODE).returns(TypeCode::ANY).invoke().unwrap();
+    assert_eq!(text(&response.result.extract().unwrap()), "a letter");
+    assert_eq!(text(&response.outputs[0].extract().unwrap()), "a letter");
 }
 
 /// A value that comes first in an `any` and then by itself, and the other way round: the second time it is an indirection.

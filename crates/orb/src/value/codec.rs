@@ -129,7 +129,7 @@ fn find_factory(
 #[inline]
 pub(crate) const fn value_space() -> ValueSpace {
     #[cfg(feature = "any")]
-    return ValueSpace::new().with_types(known_type);
+    return ValueSpace::new().with_types(known_type).with_custom(convert_custom);
     #[cfg(not(feature = "any"))]
     return ValueSpace::new();
 }
@@ -138,6 +138,13 @@ pub(crate) const fn value_space() -> ValueSpace {
 #[cfg(feature = "any")]
 fn known_type(env: &(dyn Any + Sync), id: &[u8]) -> Option<crate::TypeCode> {
     factories_of(env)?.find(id).map(|factory| (factory.info.type_code)())
+}
+
+/// Reads a custom value by its factory and writes it by its own code.
+#[cfg(feature = "any")]
+fn convert_custom(d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+    let value = read_value::<ValueBase>(d)?;
+    write_value(e, value.as_ref())
 }
 
 /// Those of the ORB that a message belongs to.
@@ -156,3 +163,87 @@ const _: () = {
     // The handles are as large as a reference and a number.
     assert!(size_of::<Option<ValueRef<ValueBase>>>() <= 24);
 };
+
+#[cfg(all(test, feature = "any"))]
+mod tests {
+    use corelane_wire::CodeSets;
+    use corelane_wire::cdr::{Cdr, Endian};
+
+    use super::*;
+    use crate::any::{Any, TypeCode};
+    use crate::mapping::{Description, TypedValue, ValueType, description};
+
+    /// Writes something else than its TypeCode tells.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Stamp {
+        number: i32,
+        exact: f64,
+    }
+
+    impl ValueType for Stamp {
+        fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+            e.write_i32(self.number);
+            e.write_f64(self.exact);
+            Ok(())
+        }
+
+        fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
+            Ok(Stamp { number: d.read_i32()?, exact: d.read_f64()? })
+        }
+    }
+
+    crate::value_type! { Stamp = ["IDL:Stamp:1.0"], custom true }
+
+    static STAMP_TYPE: Description = description::value("IDL:Stamp:1.0", "Stamp", 1, None, &[]);
+
+    impl TypedValue for Stamp {
+        fn value_type() -> TypeCode {
+            TypeCode::described(&STAMP_TYPE)
+        }
+    }
+
+    /// A list of two `any` with one custom value, in the other byte order.
+    fn message() -> (Vec<u8>, Endian) {
+        let foreign = if Endian::NATIVE == Endian::Big { Endian::Little } else { Endian::Big };
+        let mut e = Encoder::new();
+        e.set_endian(foreign);
+        e.write_u32(2);
+        let stamp = ValueRef::new(Stamp { number: 7, exact: 0.5 });
+        for _ in 0..2 {
+            Stamp::value_type().encode(&mut e).unwrap();
+            write_value(&mut e, Some(&stamp)).unwrap();
+        }
+        (e.to_vec(), foreign)
+    }
+
+    fn received(factories: &ValueFactories) -> Vec<Any> {
+        let (octets, foreign) = message();
+        let space = value_space();
+        let mut d =
+            Decoder::new(&octets, foreign).with_code_sets(CodeSets::UTF8_UTF16).with_values(&space).with_env(factories);
+        let list = Vec::<Any>::decode(&mut d).unwrap();
+        assert_eq!((list.len(), d.remaining()), (2, 0));
+        list
+    }
+
+    #[test]
+    fn a_custom_value_in_another_byte_order_is_converted_by_who_knows_it() {
+        let factories = ValueFactories::new();
+        factories.register::<Stamp>();
+        for (known, list) in [(true, received(&factories)), (false, received(&ValueFactories::new()))] {
+            for any in &list {
+                let stamp = any.extract::<Option<ValueRef<Stamp>>>().unwrap().unwrap();
+                assert_eq!(*stamp.get(), Stamp { number: 7, exact: 0.5 });
+                let encoded = |endian| {
+                    let mut e = Encoder::new();
+                    e.set_endian(endian);
+                    e.set_code_sets(CodeSets::UTF8_UTF16);
+                    any.encode(&mut e)
+                };
+                let (native, foreign) = (encoded(Endian::NATIVE), encoded(message().1));
+                let refused = Err(CdrError::CustomValue);
+                assert_eq!((native, foreign), if known { (Ok(()), refused) } else { (refused, Ok(())) });
+            }
+        }
+    }
+}

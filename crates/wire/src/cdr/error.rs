@@ -71,6 +71,8 @@ pub enum CdrError {
     WrongValueType,
     /// A value of a type for which nothing is registered, and that cannot be truncated to one that is known.
     NoValueFactory,
+    /// A custom value whose state is needed in another form, or as a tree, which takes its own code.
+    CustomValue,
 }
 
 impl CdrError {
@@ -87,7 +89,7 @@ impl CdrError {
     }
 
     fn exception(self) -> (SystemExceptionKind, u32) {
-        use SystemExceptionKind::{BadParam, BadTypecode, DataConversion, Internal, InvObjref, Marshal};
+        use SystemExceptionKind::{BadParam, BadTypecode, DataConversion, Internal, InvObjref, Marshal, NoImplement};
         let own = minor::CORELANE | u32::from(self as u8);
         match self {
             CdrError::NotInCodeSet => (DataConversion, minor::data_conversion::CHARACTER_NOT_IN_CODE_SET),
@@ -102,6 +104,7 @@ impl CdrError {
             CdrError::IllegitimateMember => (BadTypecode, minor::bad_typecode::ILLEGITIMATE_MEMBER),
             CdrError::IncompleteType => (BadTypecode, minor::bad_typecode::INCOMPLETE),
             CdrError::NotOfType => (BadParam, own),
+            CdrError::CustomValue => (NoImplement, own),
             _ => (Marshal, own),
         }
     }
@@ -142,6 +145,7 @@ impl CdrError {
             CdrError::NoValueFactory => {
                 "no factory is registered for a value of this type, nor for one it can be truncated to"
             }
+            CdrError::CustomValue => "only its own code can take a custom value apart, or give it another form",
         }
     }
 }

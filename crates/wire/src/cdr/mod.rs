@@ -45,7 +45,7 @@ pub use scratch::Scratch;
 pub use tagged::{TaggedIter, TaggedList};
 pub use value::Cdr;
 pub(crate) use valuetype::ValueTypes;
-pub use valuetype::{AskType, RepositoryIds, ValueHead, ValueSpace, ValueStart, WrittenValue};
+pub use valuetype::{AskType, ConvertCustom, RepositoryIds, ValueHead, ValueSpace, ValueStart, WrittenValue};
 
 pub(crate) use error::truncated;
 pub(crate) use tagged::write_tagged;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Value, transfer};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, ValueSpace, ValueTypes};
-use crate::codeset::{CharSet, CodeSets};
+use crate::codeset::CodeSets;
 use crate::giop::Version;
 use crate::limits::Limits;
 use crate::typecode::{Kind, TypeCode, View};
@@ -57,16 +57,37 @@ impl AnyValue {
         type_code: &TypeCode,
         mut write: impl FnMut(&mut Encoder<'_>) -> Result<(), CdrError>,
     ) -> Result<AnyValue, CdrError> {
-        let mut attempt = |code_sets: CodeSets| {
-            let mut e = Encoder::new();
-            e.set_code_sets(code_sets);
-            write(&mut e)?;
-            let octets = Octets::from(e.contiguous().map_or_else(|| e.to_vec(), <[u8]>::to_vec));
-            Ok(AnyValue::of(type_code.clone(), octets, Form { code_sets, ..Form::LOCAL }, e.has_values()))
-        };
+        let mut attempt = |code_sets| AnyValue::write_as(type_code, Form { code_sets, ..Form::LOCAL }, &mut write);
         // A char beyond ASCII is one octet in ISO 8859-1 alone, which has no others: no connection can have both.
         match attempt(CodeSets::UTF8_UTF16) {
             Err(CdrError::NotInCodeSet) => attempt(CodeSets::LATIN1_UTF16),
+            result => result,
+        }
+    }
+
+    fn write_as(
+        type_code: &TypeCode,
+        form: Form,
+        write: &mut dyn FnMut(&mut Encoder<'_>) -> Result<(), CdrError>,
+    ) -> Result<AnyValue, CdrError> {
+        let mut e = Encoder::new();
+        e.set_endian(form.endian);
+        e.set_version(form.version);
+        e.set_code_sets(form.code_sets);
+        write(&mut e)?;
+        let octets = Octets::from(e.contiguous().map_or_else(|| e.to_vec(), <[u8]>::to_vec));
+        Ok(AnyValue::of(type_code.clone(), octets, form, e.has_values()))
+    }
+
+    /// What `write` writes again of what stands at `from`: in the form of this machine, or in that in which it came where there are custom
+    /// values in it, of which nobody here knows another.
+    fn write_again(
+        type_code: &TypeCode,
+        from: &Decoder<'_>,
+        mut write: impl FnMut(&mut Encoder<'_>) -> Result<(), CdrError>,
+    ) -> Result<AnyValue, CdrError> {
+        match AnyValue::write(type_code, &mut write) {
+            Err(CdrError::CustomValue) => AnyValue::write_as(type_code, Form::of(from, 0), &mut write),
             result => result,
         }
     }
@@ -167,7 +188,7 @@ impl AnyValue {
         // Values are aligned anew in each fragment of GIOP 1.1; and those of IDL `valuetype` may refer to others outside.
         if d.is_fragmented() || transfer(view, d, None, &keep)?.values {
             let mut types = Vec::new();
-            let written = AnyValue::write(&type_code, |e| {
+            let written = AnyValue::write_again(&type_code, &from, |e| {
                 *d = from.clone();
                 types = transfer(view, d, Some(e), &keep)?.types;
                 Ok(())
@@ -178,7 +199,7 @@ impl AnyValue {
         let from = at - at % 8;
         let octets = d.bytes().get(from..d.position()).unwrap_or_default();
         let start = u8::try_from(at % 8).unwrap_or_default();
-        let form = Form { start, endian: d.endian(), version: d.version(), code_sets: d.code_sets() };
+        let form = Form::of(d, start);
         let octets = d.keep(octets);
         Ok(AnyValue::of(type_code, octets, form, false))
     }
@@ -193,7 +214,7 @@ impl AnyValue {
             return Err(CdrError::NotOfType);
         }
         let from = d.clone();
-        AnyValue::write(type_code, |e| {
+        AnyValue::write_again(type_code, &from, |e| {
             *d = from.clone();
             e.write_latin1_str(view.id())?;
             view.members().try_for_each(|member| transfer(member.ty, d, Some(e), &nothing()).map(drop))
@@ -221,15 +242,26 @@ impl AnyValue {
     }
 
     /// The value in one form, whatever it came in: for comparisons.
-    fn normal(&self) -> Option<Vec<u8>> {
-        [CodeSets::UTF8_UTF16, CodeSets::LATIN1_UTF16].into_iter().find_map(|code_sets| {
-            let mut e = Encoder::new();
-            e.set_code_sets(code_sets);
-            self.read(|d| transfer(self.type_code.view(), d, Some(&mut e), &nothing())).ok()?;
-            let mut octets = e.to_vec();
-            octets.push(u8::from(code_sets.char == CharSet::Utf8));
+    fn normal(&self) -> Vec<u8> {
+        let native = [CodeSets::UTF8_UTF16, CodeSets::LATIN1_UTF16].map(|code_sets| Form { code_sets, ..Form::LOCAL });
+        let normal = native.into_iter().enumerate().find_map(|(at, form)| {
+            let mut octets = self.in_form(form)?;
+            octets.push(u8::from(at == 0));
             Some(octets)
+        });
+        // A custom value has no other form than the one in which it came.
+        normal.unwrap_or_else(|| {
+            let own = Form { start: 0, endian: self.endian, version: self.version, code_sets: self.code_sets };
+            let mut octets = self.in_form(own).unwrap_or_else(|| self.octets.to_vec());
+            octets.extend([2 + self.endian.flag(), self.version.minor]);
+            octets
         })
+    }
+
+    fn in_form(&self, form: Form) -> Option<Vec<u8>> {
+        let write =
+            &mut |e: &mut Encoder<'_>| self.read(|d| transfer(self.type_code.view(), d, Some(e), &nothing()).map(drop));
+        AnyValue::write_as(&self.type_code, form, write).ok().map(|written| written.octets.to_vec())
     }
 }
 
@@ -249,6 +281,10 @@ struct Form {
 impl Form {
     const LOCAL: Form =
         Form { start: 0, endian: Endian::NATIVE, version: Version::GIOP_1_2, code_sets: CodeSets::UTF8_UTF16 };
+
+    fn of(d: &Decoder<'_>, start: u8) -> Form {
+        Form { start, endian: d.endian(), version: d.version(), code_sets: d.code_sets() }
+    }
 }
 
 fn conforms(from: View<'_>, to: View<'_>) -> bool {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::transfer::{Part, known_part};
+use super::transfer::{CUSTOM, Part, known_part};
 use super::value::{Instance, Reader, Value, Writer};
 use crate::cdr::{CdrError, Decoder, Encoder, ValueHead};
 use crate::typecode::{Kind, View};
@@ -93,10 +93,8 @@ impl<'v> Writer<'v> {
 fn state_types(view: View<'_>) -> Result<Vec<View<'_>>, CdrError> {
     match view.kind() {
         Kind::ValueBox => Ok(vec![view.content().ok_or(CdrError::BadType)?]),
-        _ => {
-            Part::check(view)?;
-            Ok(view.bases()?.into_iter().rev().flat_map(View::members).map(|member| member.ty).collect())
-        }
+        _ if view.modifier() == CUSTOM => Err(CdrError::CustomValue),
+        _ => Ok(view.bases()?.into_iter().rev().flat_map(View::members).map(|member| member.ty).collect()),
     }
 }
 

@@ -194,26 +194,56 @@ impl Walk<'_> {
             (ValueHead::Null, Some(e)) => e.write_null_value(),
             (ValueHead::Null | ValueHead::Again(..), None) => {}
             (ValueHead::Again(number, position), Some(e)) => {
-                if !e.write_known_value(identity(d, number))? {
+                if !e.write_known_value(d.identity(number))? {
                     // It stands outside what is written here.
                     return d.read_again(number, position, |d| self.shared(view, d, Some(e)));
                 }
             }
-            (ValueHead::Value(start), None) => {
+            (ValueHead::Value(start), out) => {
                 let part = known_part(view, &start, d, Some(&mut self.met))?;
-                self.state(part.type_code.as_ref().map_or(view, TypeCode::view), d, None)?;
-                d.end_value(&start)?;
-            }
-            (ValueHead::Value(start), Some(e)) => {
-                let Part { ids, type_code } = known_part(view, &start, d, Some(&mut self.met))?;
-                let keep = || Arc::clone(self.keep);
-                let value = e.begin_unknown_value(identity(d, start.number), keep, ids.into_iter(), start.chunked)?;
-                self.state(type_code.as_ref().map_or(view, TypeCode::view), d, Some(e))?;
-                d.end_value(&start)?;
-                e.end_value(value)?;
+                return if part.is_custom {
+                    self.custom(part, &start, d, out)
+                } else {
+                    self.part(view, part, &start, d, out)
+                };
             }
         }
         Ok(())
+    }
+
+    /// A value whose type is known.
+    fn part<'m>(
+        &mut self,
+        view: View<'_>,
+        part: Part,
+        start: &ValueStart<'m>,
+        d: &mut Decoder<'m>,
+        mut out: Option<&mut Encoder<'_>>,
+    ) -> Result<(), CdrError> {
+        let Part { ids, type_code, .. } = part;
+        let identity = d.identity(start.number);
+        let keep = || Arc::clone(self.keep);
+        let begin = |e: &mut &mut Encoder<'_>| e.begin_unknown_value(identity, keep, ids.into_iter(), start.chunked);
+        let written = out.as_mut().map(begin).transpose()?;
+        self.state(type_code.as_ref().map_or(view, TypeCode::view), d, out.as_deref_mut())?;
+        d.end_value(start)?;
+        out.zip(written).map_or(Ok(()), |(e, value)| e.end_value(value))
+    }
+
+    /// A value whose state only its own code understands: octets that are kept as they are, or that it writes again itself.
+    fn custom<'m>(
+        &mut self,
+        part: Part,
+        start: &ValueStart<'m>,
+        d: &mut Decoder<'m>,
+        out: Option<&mut Encoder<'_>>,
+    ) -> Result<(), CdrError> {
+        let Some(e) = out else { return d.skip_custom(start) };
+        if (d.endian(), d.version(), d.code_sets()) != (e.endian(), e.version(), e.code_sets()) {
+            return d.convert_custom(start, e);
+        }
+        let id = part.ids.into_iter().next().ok_or(CdrError::BadValue)?;
+        d.copy_custom(start, id, self.keep, e)
     }
 
     /// The state of a value, that of its bases first.
@@ -262,11 +292,6 @@ impl Walk<'_> {
     }
 }
 
-/// What tells a value from others while it is written: the octets that it stands in are kept.
-fn identity(d: &Decoder<'_>, number: u32) -> (usize, u32) {
-    (d.bytes().as_ptr().addr(), number)
-}
-
 /// What is told of a value by the TypeCode, or by whoever knows its type; what types that inherit from that add is left out.
 pub(super) fn known_part(
     view: View<'_>,
@@ -303,25 +328,17 @@ pub(super) fn known_part(
 pub(super) struct Part {
     ids: Vec<Cow<'static, str>>,
     pub(super) type_code: Option<TypeCode>,
+    /// Only the user's code knows what is in it.
+    is_custom: bool,
 }
 
 impl Part {
     fn of(ids: Vec<Cow<'static, str>>, type_code: Option<TypeCode>, view: View<'_>) -> Result<Part, CdrError> {
-        Part::check(view)?;
-        Ok(Part { ids, type_code })
-    }
-
-    /// Whether the state of values of a type is what its TypeCode says.
-    pub(super) fn check(view: View<'_>) -> Result<(), CdrError> {
-        let kind = view.kind();
-        if !matches!(kind, Kind::Value | Kind::ValueBox | Kind::Event) {
-            return Err(CdrError::BadType);
+        match view.kind() {
+            Kind::Value | Kind::Event => Ok(Part { ids, type_code, is_custom: view.modifier() == CUSTOM }),
+            Kind::ValueBox => Ok(Part { ids, type_code, is_custom: false }),
+            _ => Err(CdrError::BadType),
         }
-        // Only the user's code knows what is in it.
-        if kind != Kind::ValueBox && view.modifier() == CUSTOM {
-            return Err(CdrError::Unsupported);
-        }
-        Ok(())
     }
 }
 
@@ -330,7 +347,7 @@ fn latin1(octets: &[u8]) -> Cow<'static, str> {
 }
 
 /// Modifier of custom value types.
-const CUSTOM: i16 = 1;
+pub(super) const CUSTOM: i16 = 1;
 
 /// Octets of numbers, which are copied in bulk.
 fn number_size(kind: Kind) -> Option<usize> {

@@ -86,7 +86,7 @@ impl DynAny {
         let resolved = self.type_code().resolved();
         match resolved.type_modifier() {
             _ if resolved.id() == ValueBase::REPOSITORY_ID => Err(DynAnyError::TypeMismatch),
-            Some(CUSTOM) => Err(CdrError::Unsupported.into()),
+            Some(CUSTOM) => Err(CdrError::CustomValue.into()),
             Some(ABSTRACT) => Err(DynAnyError::TypeMismatch),
             _ => Ok(()),
         }

@@ -14,6 +14,7 @@
 //! out of a message or an encapsulation, and an indirection leads to exactly what it is for: every other one is
 //! [`CdrError::BadIndirection`](crate::CdrError::BadIndirection).
 
+mod copy;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ mod writer;
 
 pub(super) use reader::Chunks;
 pub(crate) use reader::ValueTypes;
-pub use reader::{AskType, RepositoryIds, ValueHead, ValueSpace, ValueStart};
+pub use reader::{AskType, ConvertCustom, RepositoryIds, ValueHead, ValueSpace, ValueStart};
 pub(super) use writer::ValueWriter;
 pub use writer::WrittenValue;
 

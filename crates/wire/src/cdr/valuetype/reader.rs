@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG};
-use crate::cdr::{CdrError, Decoder};
+use crate::cdr::{CdrError, Decoder, Encoder};
 use crate::typecode::TypeCode;
 
 /// How often the octets of a message are read again, at most.
@@ -22,6 +22,7 @@ pub struct ValueSpace {
     types: Option<ValueTypes>,
     /// Asks what the decoder's environment knows.
     ask: Option<AskType>,
+    convert: Option<ConvertCustom>,
 }
 
 /// TypeCodes of values by their repository ids.
@@ -29,6 +30,9 @@ pub(crate) type ValueTypes = Arc<[(Box<str>, TypeCode)]>;
 
 /// Asks a decoder's environment for the TypeCode of the value type with a repository id.
 pub type AskType = fn(&(dyn Any + Sync), &[u8]) -> Option<TypeCode>;
+
+/// Reads a custom value from its tag on with the code that it belongs to, and writes it.
+pub type ConvertCustom = fn(&mut Decoder<'_>, &mut Encoder<'_>) -> Result<(), CdrError>;
 
 #[derive(Default)]
 struct Seen {
@@ -45,7 +49,7 @@ struct Seen {
 
 /// What an indirection may lead to.
 #[derive(Clone, Copy, PartialEq)]
-enum Target {
+pub(super) enum Target {
     Value(u32),
     Id,
     IdList,
@@ -56,7 +60,7 @@ impl ValueSpace {
     #[must_use]
     #[inline]
     pub const fn new() -> ValueSpace {
-        ValueSpace { seen: RefCell::new(None), types: None, ask: None }
+        ValueSpace { seen: RefCell::new(None), types: None, ask: None, convert: None }
     }
 
     /// Values in an `any` whose types inherit from those of its TypeCode are kept whole where `ask` knows their types.
@@ -64,6 +68,14 @@ impl ValueSpace {
     #[inline]
     pub const fn with_types(mut self, ask: AskType) -> ValueSpace {
         self.ask = Some(ask);
+        self
+    }
+
+    /// Custom values in an `any` are converted by `convert` where they are needed in another form.
+    #[must_use]
+    #[inline]
+    pub const fn with_custom(mut self, convert: ConvertCustom) -> ValueSpace {
+        self.convert = Some(convert);
         self
     }
 
@@ -83,7 +95,7 @@ impl ValueSpace {
         self.seen.borrow().as_ref().map_or(0, |seen| seen.depth)
     }
 
-    fn add(&self, at: usize, target: Target) {
+    pub(super) fn add(&self, at: usize, target: Target) {
         let mut seen = self.seen.borrow_mut();
         let marks = &mut seen.get_or_insert_default().marks;
         // Encapsulations lie within what is around them, so addresses come in order, but for ids of a skipped part.
@@ -96,7 +108,7 @@ impl ValueSpace {
         }
     }
 
-    fn find(&self, at: usize) -> Option<Target> {
+    pub(super) fn find(&self, at: usize) -> Option<Target> {
         let seen = self.seen.borrow();
         let marks = &seen.as_ref()?.marks;
         let place = marks.binary_search_by_key(&at, |(address, _)| *address).ok()?;
@@ -104,7 +116,7 @@ impl ValueSpace {
     }
 
     /// The number of a value: a new one, unless it is read again.
-    fn add_value(&self, at: usize, level: u32, limit: u32) -> Result<u32, CdrError> {
+    pub(super) fn add_value(&self, at: usize, level: u32, limit: u32) -> Result<u32, CdrError> {
         let known = self.find(at);
         let number = {
             let mut seen = self.seen.borrow_mut();
@@ -128,7 +140,7 @@ impl ValueSpace {
         seen.as_ref().and_then(|seen| seen.levels.get(number as usize).copied()).unwrap_or_default()
     }
 
-    fn leave(&self) {
+    pub(super) fn leave(&self) {
         if let Some(seen) = self.seen.borrow_mut().as_mut() {
             seen.depth = seen.depth.saturating_sub(1);
         }
@@ -150,7 +162,7 @@ pub(in crate::cdr) struct Chunks<'m> {
     /// Chunked values around the place.
     pub(in crate::cdr) level: u32,
     /// The outermost level that an end tag has ended, while values within it are not left yet; else 0.
-    ended: u32,
+    pub(super) ended: u32,
 }
 
 impl Chunks<'_> {
@@ -183,8 +195,10 @@ pub struct ValueStart<'m> {
     pub ids: RepositoryIds<'m>,
     /// Whether its state comes in chunks, so that one can stop reading it anywhere.
     pub chunked: bool,
+    /// Where its tag stands.
+    pub(crate) position: usize,
     /// The level of its chunks.
-    level: u32,
+    pub(super) level: u32,
 }
 
 /// The repository ids in front of a value, the most derived first.
@@ -256,7 +270,7 @@ impl<'m> Decoder<'m> {
                 if chunked {
                     self.enter_chunks();
                 }
-                Ok(ValueHead::Value(ValueStart { number, ids, chunked, level: self.chunks().level }))
+                Ok(ValueHead::Value(ValueStart { number, ids, chunked, position: at, level: self.chunks().level }))
             }
         }
     }
@@ -319,8 +333,21 @@ impl<'m> Decoder<'m> {
         Ok(value)
     }
 
+    /// Writes a custom value, whose head was read, with the code that it belongs to.
+    ///
+    /// # Errors
+    /// [`CdrError::CustomValue`] where that is not known; those of that code.
+    pub(crate) fn convert_custom(&mut self, start: &ValueStart<'m>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        let convert = self.value_space().and_then(|space| space.convert).ok_or(CdrError::CustomValue)?;
+        self.read_again(start.number, start.position, |d| convert(d, e)).map_err(|error| match error {
+            CdrError::NoValueFactory => CdrError::CustomValue,
+            error => error,
+        })?;
+        self.end_value(start)
+    }
+
     /// Reads codebase and ids behind a tag.
-    fn read_value_type(&mut self, tag: u32) -> Result<RepositoryIds<'m>, CdrError> {
+    pub(super) fn read_value_type(&mut self, tag: u32) -> Result<RepositoryIds<'m>, CdrError> {
         if tag & CODEBASE != 0 {
             self.read_repository_id()?;
         }
@@ -357,7 +384,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Reads a repository id or a codebase, here or where an indirection leads.
-    fn read_repository_id(&mut self) -> Result<&'m [u8], CdrError> {
+    pub(super) fn read_repository_id(&mut self) -> Result<&'m [u8], CdrError> {
         let length = self.read_u32()?;
         let at = self.position() - 4;
         if length != INDIRECTION {
@@ -398,7 +425,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// The address of an octet: what tells places apart across encapsulations.
-    fn address(&self, position: usize) -> usize {
+    pub(super) fn address(&self, position: usize) -> usize {
         self.bytes().as_ptr().addr() + position
     }
 
@@ -414,7 +441,7 @@ impl<'m> Decoder<'m> {
         self.see_chunk(false);
     }
 
-    fn see_all(&mut self) {
+    pub(super) fn see_all(&mut self) {
         let (position, full) = (self.position(), self.chunks().full);
         self.see(full, position, full.len());
     }

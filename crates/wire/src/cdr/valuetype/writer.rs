@@ -16,15 +16,15 @@ const NESTING: u32 = 256;
 #[derive(Default)]
 pub(in crate::cdr) struct ValueWriter {
     /// Where the tags of values stand, by what tells values apart.
-    known: HashMap<(usize, u32), usize>,
+    pub(super) known: HashMap<(usize, u32), usize>,
     /// Keeps values alive, so that none takes the identity of one that was written before.
     kept: Vec<Arc<dyn Any + Send + Sync>>,
     /// Where repository ids stand.
-    ids: HashMap<Cow<'static, str>, usize>,
+    pub(super) ids: HashMap<Cow<'static, str>, usize>,
     /// Values that are being written.
     depth: u32,
     /// Chunked ones among them.
-    level: u32,
+    pub(super) level: u32,
     chunk: Option<Chunk>,
 }
 
@@ -98,18 +98,8 @@ impl Encoder<'_> {
         ids: impl ExactSizeIterator<Item = Cow<'static, str>>,
         chunked: bool,
     ) -> Result<WrittenValue, CdrError> {
-        let values = self.values();
-        if values.depth == NESTING {
-            return Err(CdrError::TooDeep);
-        }
-        values.depth += 1;
-        let chunked = chunked || values.level > 0;
-        self.close_chunk()?;
-        self.align(4);
-        let at = self.position();
-        let values = self.values();
-        values.known.insert(identity, at);
-        values.kept.push(keep());
+        let chunked = chunked || self.values().level > 0;
+        self.enter_value(identity, keep())?;
         let form = match ids.len() {
             0 => 0,
             1 => ONE_ID,
@@ -127,6 +117,47 @@ impl Encoder<'_> {
             self.open_chunk();
         }
         Ok(WrittenValue { chunked })
+    }
+
+    /// Begins a value whose chunks are copied: what follows its head is aligned as what stood at `from`.
+    pub(super) fn begin_copied_value(
+        &mut self,
+        identity: (usize, u32),
+        keep: Arc<dyn Any + Send + Sync>,
+        id: Cow<'static, str>,
+        from: usize,
+    ) -> Result<WrittenValue, CdrError> {
+        self.enter_value(identity, keep)?;
+        let end = self.position().wrapping_add(4).wrapping_add(self.id_size(&id));
+        // A list of one id is 4 octets longer than the id alone, and says the same.
+        let form = if is_aligned_as(end, from) { ONE_ID } else { ID_LIST };
+        self.write_u32(TAG | form | CHUNKED);
+        if form == ID_LIST {
+            self.write_u32(1);
+        }
+        self.write_repository_id(id)?;
+        self.values().level += 1;
+        Ok(WrittenValue { chunked: true })
+    }
+
+    fn enter_value(&mut self, identity: (usize, u32), keep: Arc<dyn Any + Send + Sync>) -> Result<(), CdrError> {
+        let values = self.values();
+        if values.depth == NESTING {
+            return Err(CdrError::TooDeep);
+        }
+        values.depth += 1;
+        self.close_chunk()?;
+        self.align(4);
+        let at = self.position();
+        let values = self.values();
+        values.known.insert(identity, at);
+        values.kept.push(keep);
+        Ok(())
+    }
+
+    /// What a repository id takes from a multiple of 4 on, without the gap behind it.
+    fn id_size(&mut self, id: &str) -> usize {
+        if self.values().ids.contains_key(id) { 8 } else { 5 + id.chars().count() }
     }
 
     /// Ends a value whose state is written.
@@ -148,7 +179,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn write_repository_id(&mut self, id: Cow<'static, str>) -> Result<(), CdrError> {
+    pub(super) fn write_repository_id(&mut self, id: Cow<'static, str>) -> Result<(), CdrError> {
         if let Some(at) = self.values().ids.get(&id).copied() {
             return self.write_indirection(at);
         }
@@ -159,7 +190,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn write_indirection(&mut self, to: usize) -> Result<(), CdrError> {
+    pub(super) fn write_indirection(&mut self, to: usize) -> Result<(), CdrError> {
         self.write_u32(INDIRECTION);
         self.align(4);
         let back = self.position().wrapping_sub(to);
@@ -188,4 +219,10 @@ impl Encoder<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether what comes next, at a multiple of 4, is at the same place between multiples of 8 behind both positions.
+pub(super) fn is_aligned_as(one: usize, other: usize) -> bool {
+    let next = |position: usize| position.wrapping_add(3) & 4;
+    next(one) == next(other)
 }

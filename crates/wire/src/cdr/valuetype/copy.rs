@@ -1,0 +1,222 @@
+//! Values whose state only their own code understands: copied chunk by chunk, octet for octet.
+//!
+//! What stands between the chunks can be understood, and is adapted: end tags to the level of nesting, repository ids to what stands
+//! before. Where that takes more octets or fewer, a repository id becomes a list of one or the other way round, so that chunks keep their
+//! alignment. Indirections within chunks look like numbers; -1 and an offset that leads exactly to a value of the message is one.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::reader::Target;
+use super::writer::is_aligned_as;
+use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG, ValueStart};
+use crate::cdr::{CdrError, Decoder, Encoder, Endian};
+
+/// A repository id or codebase.
+struct Text<'m> {
+    octets: &'m [u8],
+    /// Whether it stands elsewhere, and an indirection leads there.
+    is_elsewhere: bool,
+}
+
+impl<'m> Decoder<'m> {
+    /// Passes over a value whose head was read.
+    ///
+    /// # Errors
+    /// [`CdrError::BadValue`] for one that is not chunked, or whose chunks are none.
+    pub(crate) fn skip_custom(&mut self, start: &ValueStart<'m>) -> Result<(), CdrError> {
+        self.walk_chunks(start, None)
+    }
+
+    /// Copies a value whose head was read; `id` is that of its type, and `keep` holds the octets.
+    ///
+    /// # Errors
+    /// [`CdrError::CustomValue`] where the octets would mean something else in `e`; those of [`skip_custom`](Decoder::skip_custom).
+    pub(crate) fn copy_custom(
+        &mut self,
+        start: &ValueStart<'m>,
+        id: Cow<'static, str>,
+        keep: &Arc<dyn Any + Send + Sync>,
+        e: &mut Encoder<'_>,
+    ) -> Result<(), CdrError> {
+        if (self.endian(), self.version(), self.code_sets()) != (e.endian(), e.version(), e.code_sets()) {
+            return Err(CdrError::CustomValue);
+        }
+        let value = e.begin_copied_value(self.identity(start.number), Arc::clone(keep), id, self.position())?;
+        self.walk_chunks(start, Some(e))?;
+        e.end_value(value)
+    }
+
+    /// What tells a value from others while it is written: the octets that it stands in are kept.
+    pub(crate) fn identity(&self, number: u32) -> (usize, u32) {
+        (self.bytes().as_ptr().addr(), number)
+    }
+
+    fn walk_chunks(&mut self, start: &ValueStart<'m>, mut out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
+        if !start.chunked {
+            return Err(CdrError::BadValue);
+        }
+        self.see_all();
+        // Values within it that have not ended.
+        let mut inside = 0;
+        loop {
+            let next = self.read_u32()?;
+            match next {
+                0 => {
+                    if let Some(e) = out.as_deref_mut() {
+                        e.write_null_value();
+                    }
+                }
+                1..TAG => {
+                    let at = self.position();
+                    let chunk = self.read_raw(next as usize)?;
+                    if let Some(e) = out.as_deref_mut() {
+                        e.write_u32(next);
+                        self.copy_chunk(at, chunk, e)?;
+                    }
+                }
+                TAG.. if next >> 31 == 0 => {
+                    self.copy_head(next, start.level + inside, out.as_deref_mut())?;
+                    inside += 1;
+                }
+                _ => {
+                    let ended = next.wrapping_neg();
+                    let Some(within) = ended.checked_sub(start.level).filter(|within| *within > 0) else {
+                        self.chunks_mut().ended = ended;
+                        return self.end_value(start);
+                    };
+                    if within > inside {
+                        return Err(CdrError::BadValue);
+                    }
+                    inside = within - 1;
+                    if let Some(e) = out.as_deref_mut() {
+                        let level = e.values().level + within;
+                        e.write_u32(level.wrapping_neg());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The head of a value within the copied one; `around` are the chunked values around it.
+    fn copy_head(&mut self, tag: u32, around: u32, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
+        if tag & 0xff > 0x0f || tag & CHUNKED == 0 {
+            return Err(CdrError::BadValue);
+        }
+        let at = self.position() - 4;
+        let space = self.value_space().ok_or(CdrError::Unsupported)?;
+        let number = space.add_value(self.address(at), around, self.limits().values)?;
+        space.leave();
+        let codebase = if tag & CODEBASE != 0 { Some(self.read_text()?) } else { None };
+        let ids = match tag & IDS {
+            0 => Vec::new(),
+            ONE_ID => vec![self.read_text()?],
+            _ => self.read_texts(tag & IDS)?,
+        };
+        let Some(e) = out else { return Ok(()) };
+        e.align(4);
+        let identity = self.identity(number);
+        let to = e.position();
+        e.values().known.insert(identity, to);
+        let mut end = to.wrapping_add(4);
+        for text in codebase.iter().chain(&ids) {
+            end = (end.wrapping_add(3) & !3).wrapping_add(text.size(e));
+        }
+        let is_list = match (tag & IDS, ids.len()) {
+            (_, 1) => !is_aligned_as(end, self.position()),
+            (form, _) => form == ID_LIST,
+        };
+        let form = if is_list { ID_LIST } else { tag & IDS & ONE_ID };
+        e.write_u32((tag & !IDS) | form);
+        if let Some(codebase) = codebase {
+            codebase.write(e)?;
+        }
+        if is_list {
+            e.write_len(ids.len())?;
+        }
+        ids.into_iter().try_for_each(|text| text.write(e))?;
+        if is_aligned_as(e.position(), self.position()) { Ok(()) } else { Err(CdrError::CustomValue) }
+    }
+
+    fn read_text(&mut self) -> Result<Text<'m>, CdrError> {
+        let is_elsewhere = self.clone().read_u32()? == INDIRECTION;
+        Ok(Text { octets: self.read_repository_id()?, is_elsewhere })
+    }
+
+    fn read_texts(&mut self, form: u32) -> Result<Vec<Text<'m>>, CdrError> {
+        let mut first = self.clone();
+        let is_elsewhere = first.read_u32()? == INDIRECTION;
+        let ids = self.read_value_type(form)?;
+        if is_elsewhere {
+            return Ok(ids.as_slice().iter().map(|octets| Text { octets, is_elsewhere }).collect());
+        }
+        ids.as_slice().iter().map(|_| first.read_text()).collect()
+    }
+
+    /// The contents of a chunk, which stood at `at`.
+    fn copy_chunk(&self, at: usize, chunk: &[u8], e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        let to = e.position();
+        if !is_aligned_as(to, at) {
+            return Err(CdrError::CustomValue);
+        }
+        let mut copy = Cow::Borrowed(chunk);
+        let first = at.wrapping_neg() & 3;
+        let words = || chunk.get(first..).unwrap_or_default().chunks_exact(4);
+        for (index, (word, offset)) in words().zip(words().skip(1)).enumerate() {
+            let offset = self.endian().i32_of(offset);
+            if word != INDIRECTION.to_ne_bytes() || offset >= 0 {
+                continue;
+            }
+            let place = first + index * 4 + 4;
+            let target = (at + place).checked_sub(offset.unsigned_abs() as usize);
+            let space = self.value_space().ok_or(CdrError::Unsupported)?;
+            let Some(Target::Value(number)) = target.and_then(|target| space.find(self.address(target))) else {
+                continue;
+            };
+            // Of a value that is not written here nothing is known but where it stood.
+            let there = *e.values().known.get(&self.identity(number)).ok_or(CdrError::CustomValue)?;
+            let back = i32::try_from(to.wrapping_add(place).wrapping_sub(there)).map_err(|_| CdrError::TooLong)?;
+            if let Some(octets) = copy.to_mut().get_mut(place..place + 4) {
+                octets.copy_from_slice(&e.endian().octets_of(-back));
+            }
+        }
+        e.write_raw(&copy);
+        Ok(())
+    }
+}
+
+impl Text<'_> {
+    fn text(&self) -> String {
+        self.octets.iter().map(|octet| char::from(*octet)).collect()
+    }
+
+    /// What it takes from a multiple of 4 on.
+    fn size(&self, e: &mut Encoder<'_>) -> usize {
+        if self.is_elsewhere && e.values().ids.contains_key(&*self.text()) { 8 } else { 5 + self.octets.len() }
+    }
+
+    /// Writes it where it stood, even if it stands elsewhere too: what leads over it has kept its distance.
+    fn write(self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        let text = self.text();
+        if self.is_elsewhere {
+            return e.write_repository_id(Cow::Owned(text));
+        }
+        e.align(4);
+        let at = e.position();
+        e.write_latin1_str(&text)?;
+        e.values().ids.entry(Cow::Owned(text)).or_insert(at);
+        Ok(())
+    }
+}
+
+impl Endian {
+    fn i32_of(self, octets: &[u8]) -> i32 {
+        let octets: [u8; 4] = octets.try_into().unwrap_or_default();
+        if self == Endian::Big { i32::from_be_bytes(octets) } else { i32::from_le_bytes(octets) }
+    }
+
+    fn octets_of(self, number: i32) -> [u8; 4] {
+        if self == Endian::Big { number.to_be_bytes() } else { number.to_le_bytes() }
+    }
+}
