@@ -567,10 +567,18 @@ impl Pending {
     /// A descriptor that becomes readable with the reply; nothing if that is here already.
     fn bell(&self) -> io::Result<Option<Arc<Wake>>> {
         let made = Arc::new(Wake::new()?);
-        let mut state = self.state.lock();
-        let State::Waiting(bell) = &mut *state else { return Ok(None) };
-        *bell = Some(Arc::clone(&made));
-        Ok(Some(made))
+        Ok(self.ring(&made).then_some(made))
+    }
+
+    /// Has `bell`, and no other one, rung with the reply; false if that is here already.
+    pub(crate) fn ring(&self, bell: &Arc<Wake>) -> bool {
+        match &mut *self.state.lock() {
+            State::Waiting(waiting) => {
+                *waiting = Some(Arc::clone(bell));
+                true
+            }
+            State::Done(_) | State::Taken => false,
+        }
     }
 }
 

@@ -5,9 +5,11 @@
 //! time what the types are; the TypeCodes say it when a call is made.
 
 mod dyn_any;
+mod many;
 mod request;
 mod servant;
 
 pub use dyn_any::{Component, DynAny, DynAnyError};
+pub use many::Responses;
 pub use request::{DeferredRequest, Request, RequestError, Response};
 pub use servant::{DynamicServant, ServerRequest};

@@ -1,10 +1,14 @@
 //! Requests that are put together at run time.
 
 use std::fmt;
+use std::sync::Arc;
 
+use corelane_sys::clock::Monotonic;
+use corelane_sys::eventfd::Wake;
 use corelane_wire::{AnyValue, CdrError, Encoder};
 
 use crate::any::{Any, Kind, TypeCode};
+use crate::cancel::Canceller;
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::invocation::{Deferred, Operation, Reply};
 use crate::object::ObjectRef;
@@ -80,8 +84,8 @@ impl From<CdrError> for RequestError {
 }
 
 /// Operations that the ORB itself calls; requests for them are BAD_PARAM 32.
-const IMPLICIT: [&str; 6] =
-    ["_is_a", "_interface", "_non_existent", "_repository_id", "_component", "_domain_managers"];
+const IMPLICIT: [&str; 7] =
+    ["_is_a", "_interface", "_non_existent", "_not_existent", "_repository_id", "_component", "_domain_managers"];
 
 impl ObjectRef {
     /// A request to call an operation, by its name on the wire: `_get_x` and `_set_x` for an attribute `x`.
@@ -162,12 +166,21 @@ impl Request {
     /// # Errors
     /// Why the request could not be sent; BAD_PARAM 31 if something is to come back.
     pub fn send_oneway(self) -> Result<(), SystemException> {
+        self.check_oneway()?;
+        self.send_checked_oneway()
+    }
+
+    pub(super) fn send_checked_oneway(&self) -> Result<(), SystemException> {
+        let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, encoder);
+        self.object.send_oneway(&Operation::new(&self.operation), &arguments)
+    }
+
+    pub(super) fn check_oneway(&self) -> Result<(), SystemException> {
         self.check()?;
         if !self.outputs.is_empty() || !self.raises.is_empty() || self.result != TypeCode::VOID {
             return Err(SystemException::omg(SystemExceptionKind::BadParam, 31, Completion::No));
         }
-        let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, encoder);
-        self.object.send_oneway(&Operation::new(&self.operation), &arguments)
+        Ok(())
     }
 
     fn check(&self) -> Result<(), SystemException> {
@@ -218,6 +231,20 @@ impl DeferredRequest {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.deferred.is_ready()
+    }
+
+    /// When [`response`](DeferredRequest::response) stops waiting.
+    pub(super) fn deadline(&self) -> Option<Monotonic> {
+        self.deferred.deadline()
+    }
+
+    pub(super) fn canceller(&self) -> Option<&Canceller> {
+        self.request.object.canceller()
+    }
+
+    /// Has `bell` rung when the response is here; false if it is here already.
+    pub(super) fn ring(&self, bell: &Arc<Wake>) -> bool {
+        self.deferred.ring(bell)
     }
 
     /// Waits for what the operation gives back (`get_response`).

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use corelane_sys::clock::Monotonic;
+use corelane_sys::eventfd::Wake;
 use corelane_wire::giop::{AddressingMode, ResponseExpected};
 use corelane_wire::{CdrError, Encoder};
 
@@ -85,6 +87,19 @@ impl Deferred {
         match &self.progress {
             Progress::Posted { posted, .. } => posted.is_done(),
             Progress::Local(_) | Progress::Over => true,
+        }
+    }
+
+    /// When [`reply`](Self::reply) stops waiting.
+    pub(crate) fn deadline(&self) -> Option<Monotonic> {
+        self.due.moment()
+    }
+
+    /// Has `bell` rung when [`is_ready`](Self::is_ready) becomes true; false if it is.
+    pub(crate) fn ring(&self, bell: &Arc<Wake>) -> bool {
+        match &self.progress {
+            Progress::Posted { posted, .. } => posted.ring(bell),
+            Progress::Local(_) | Progress::Over => false,
         }
     }
 

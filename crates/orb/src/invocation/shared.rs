@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use corelane_sys::eventfd::Wake;
 use corelane_wire::Encoder;
 
 use super::call::{Call, Outcome, ReplyHead, Trouble, Way, refused};
@@ -120,6 +121,11 @@ impl Posted {
     /// Whether collecting would not wait.
     pub(super) fn is_done(&self) -> bool {
         self.pending.is_done()
+    }
+
+    /// Has `bell` rung when it is done; false if it is.
+    pub(super) fn ring(&self, bell: &Arc<Wake>) -> bool {
+        self.pending.ring(bell)
     }
 
     /// Nobody wants the reply any more.
