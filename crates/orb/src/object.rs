@@ -112,7 +112,8 @@ impl ObjectRef {
     /// Those of a call.
     pub fn is_a(&self, repository_id: &str) -> Result<bool, SystemException> {
         static OPERATION: Operation = Operation::new("_is_a");
-        if repository_id == OBJECT_ID || repository_id == self.type_id() {
+        // A reference without a type says nothing.
+        if repository_id == OBJECT_ID || (repository_id == self.type_id() && !repository_id.is_empty()) {
             return Ok(true);
         }
         let mut reply = self.invoke(&OPERATION, &|encoder| encoder.write_latin1_str(repository_id))?;
@@ -140,6 +141,24 @@ impl ObjectRef {
     pub fn repository_id(&self) -> Result<String, SystemException> {
         static OPERATION: Operation = Operation::new("_repository_id");
         self.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| decoder.read_string())
+    }
+
+    /// The object's entry in the interface repository (`get_interface`): a reference to an `InterfaceDef`, if the object has one.
+    ///
+    /// # Errors
+    /// Those of a call; NO_IMPLEMENT of servers without an interface repository, as those of Corelane are.
+    pub fn interface_definition(&self) -> Result<Option<ObjectRef>, SystemException> {
+        static OPERATION: Operation = Operation::new("_interface");
+        self.invoke(&OPERATION, &|_| Ok(()))?.read(read_reference)
+    }
+
+    /// The component that the object is a part of (`get_component`); nothing for objects that are no part of one.
+    ///
+    /// # Errors
+    /// Those of a call.
+    pub fn component(&self) -> Result<Option<ObjectRef>, SystemException> {
+        static OPERATION: Operation = Operation::new("_component");
+        self.invoke(&OPERATION, &|_| Ok(()))?.read(read_reference)
     }
 
     /// Whether both references are certainly to the same object. False may also mean that one cannot tell.

@@ -330,9 +330,10 @@ fn implicit(
         }
         b"_non_existent" | b"_not_existent" => call.reply().write_bool(false),
         b"_repository_id" => call.reply().write_str(target.servant.repository_id())?,
-        b"_interface" | b"_component" | b"_domain_managers" => {
-            return Err(SystemException::new(Kind::NoImplement, 0, Completion::No));
-        }
+        // There are no components.
+        b"_component" => crate::object::write_reference::<ObjectRef>(call.reply(), None)?,
+        b"_interface" => return Err(not_here("there is no interface repository")),
+        b"_domain_managers" => return Err(not_here("there are no domains")),
         // What a locator gives is for this one operation: that it has no such thing is the locator's fault.
         _ if target.is_lent() => {
             let code = corelane_wire::exception::minor::obj_adapter::WRONG_SERVANT_TYPE;
@@ -342,6 +343,11 @@ fn implicit(
         _ => return Err(exception),
     }
     Ok(())
+}
+
+#[cold]
+fn not_here(why: &'static str) -> SystemException {
+    SystemException::new(Kind::NoImplement, 0, Completion::No).because(why)
 }
 
 #[cold]
