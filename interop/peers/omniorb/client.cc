@@ -7,6 +7,7 @@
 //   --chars WHICH      narrow strings of ascii (default), latin1 or unicode characters; unicode needs -ORBnativeCharCodeSet UTF-8;
 //                      latin1-strings: characters that stand alone are ASCII
 //   --plain-unions     the peer keeps only union discriminators that a label names (JacORB)
+//   --anys             every type in any, and in any in any
 //   --skip NAME        leave out the check of that name
 //   --rounds N         values per operation (6)
 //   --big OCTETS       greatest large message (1000000); 0 leaves them out
@@ -148,6 +149,57 @@ void echoes(Interop::Suite_ptr s, bool wide) {
 #define WIDE_VARIABLE(T, op) if (wide) VARIABLE(T, op)
 #define WIDE_ARRAY(T, op) if (wide) ARRAY(T, op)
 #include "operations.def"
+}
+
+template <class T>
+void insert(CORBA::Any& any, const T& v) { any <<= v; }
+void insert(CORBA::Any& any, const CORBA::Octet& v) { any <<= CORBA::Any::from_octet(v); }
+void insert(CORBA::Any& any, const CORBA::Boolean& v) { any <<= CORBA::Any::from_boolean(v); }
+void insert(CORBA::Any& any, const Letter& v) { any <<= CORBA::Any::from_char(v.c); }
+void insert(CORBA::Any& any, const Text& v) { any <<= v.s.c_str(); }
+void insert(CORBA::Any& any, const ShortText& v) { any <<= CORBA::Any::from_string(v.s.c_str(), 8); }
+void insert(CORBA::Any& any, const WideText& v) { any <<= CORBA::Any::from_wstring(v.s.c_str(), 0); }
+void insert(CORBA::Any& any, const ShortWideText& v) { any <<= CORBA::Any::from_wstring(v.s.c_str(), 6); }
+
+/// A value in any, and that any in any in any.
+template <class T>
+void in_any(const std::string& operation, Interop::Suite_ptr s, const std::function<void(CORBA::Any&, const T&)>& put) {
+  check("any(" + operation.substr(5) + ")", [&]() -> std::string {
+    for (unsigned round = 0; round < rounds; ++round) {
+      Random random(round);
+      T v{};
+      fill(random, v);
+      CORBA::Any a, within, nested;
+      put(a, v);
+      within <<= a;
+      nested <<= within;
+      CORBA::Any inout = nested;
+      CORBA::Any_var out, result = s->echo_any(a, inout, out.out());
+      for (auto& trouble : {differs("result", a, result.in()), differs("inout", a, inout), differs("out", nested, out.in())})
+        if (!trouble.empty()) return "round " + std::to_string(round) + " " + trouble;
+    }
+    return "";
+  });
+}
+
+void anys(Interop::Suite_ptr s, bool wide) {
+#define IN_ANY(T, op) in_any<T>(#op, s, [](CORBA::Any& any, const T& v) { insert(any, v); });
+#define BASIC IN_ANY
+#define CHARACTER(op) IN_ANY(Letter, op)
+#define FIXED IN_ANY
+#define VARIABLE IN_ANY
+#define TEXT(op, V) IN_ANY(V, op)
+#define ARRAY(T, op) in_any<Array<T>>(#op, s, [](CORBA::Any& any, const Array<T>& v) { any <<= T##_forany(T##_dup(v.v), true); });
+#define VARRAY ARRAY
+#define REFERENCE(T, op)
+#define REFERENCES(T, op)
+#define WIDE_BASIC(T, op) \
+  if (wide) in_any<T>(#op, s, [](CORBA::Any& any, const T& v) { any <<= CORBA::Any::from_wchar(v); });
+#define WIDE_TEXT(op, V) if (wide) IN_ANY(V, op)
+#define WIDE_VARIABLE(T, op) if (wide) IN_ANY(T, op)
+#define WIDE_ARRAY(T, op) if (wide) ARRAY(T, op)
+#include "operations.def"
+#undef IN_ANY
 }
 
 void references(Interop::Suite_ptr s, Bouncer_i& servant) {
@@ -502,13 +554,14 @@ int main(int argc, char** argv) {
     CORBA::ORB_var orb = CORBA::ORB_init(argc, argv, "omniORB4", settings);
     the_orb = orb;
     std::string reference;
-    bool wide = true, shutdown = false;
+    bool wide = true, all_anys = false, shutdown = false;
     unsigned big = 1000000, threads = 8, slow = 50;
     int meet = -1;
     for (int i = 1; i < argc; ++i) {
       std::string word = argv[i];
       auto value = [&]() -> std::string { return i + 1 < argc ? argv[++i] : ""; };
       if (word == "--no-wide") wide = false;
+      else if (word == "--anys") all_anys = true;
       else if (word == "--chars") {
         std::string which = value();
         options.ascii_letters = which == "latin1-strings";
@@ -548,6 +601,7 @@ int main(int argc, char** argv) {
     echoes(suite, wide);
     references(suite, bouncer);
     dynamics(suite);
+    if (all_anys) anys(suite, wide);
     failures(suite, mine);
     the_rest(suite, wide);
     if (big) big_messages(suite, big);

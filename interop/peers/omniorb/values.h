@@ -175,6 +175,10 @@ inline void fill(Random& r, Interop::Mixed& v) {
   fill(r, v.a_longlong); fill(r, v.another_octet); fill(r, v.a_float); fill(r, v.a_ushort); fill(r, v.a_ulong);
   fill(r, v.a_colour); fill(r, v.a_ulonglong); fill(r, v.last_octet); fill(r, v.a_long);
 }
+inline void fill(Random& r, Interop::Gapped& v) {
+  fill(r, v.first); fill(r, v.a_double); fill(r, v.a_short); fill(r, v.a_longlong); fill(r, v.another_octet);
+  fill(r, v.a_float); fill(r, v.a_ushort); fill(r, v.a_ulonglong); fill(r, v.last);
+}
 inline void fill(Random& r, Interop::Segment& v) { fill(r, v.from); fill(r, v.label); fill(r, v.to); }
 inline void fill(Random& r, Interop::Person& v) {
   fill(r, v.full_name); fill(r, v.age); fill(r, v.nicknames); v.code = short_text(r).c_str(); fill(r, v.favourite);
@@ -189,6 +193,7 @@ inline void fill(Random& r, Interop::Tree& v) { tree(r, v, 4); }
 
 SEQUENCE(Interop::PointSeq, 12)
 SEQUENCE(Interop::MixedSeq, 5)
+SEQUENCE(Interop::GappedSeq, 30)
 SEQUENCE(Interop::PersonSeq, 4)
 inline void fill(Random& r, Interop::MatrixSeq& v) {
   v.length(count_of(r, 3));

@@ -113,6 +113,7 @@ impl Sequences for SuiteServant {
         echo_bounded_nested_seq: &[BoundedStringSeq] => BoundedNestedSeq;
         echo_point_seq: &[Point] => PointSeq;
         echo_mixed_seq: &[Mixed] => MixedSeq;
+        echo_gapped_seq: &[Gapped] => GappedSeq;
         echo_person_seq: &[Person] => PersonSeq;
         echo_matrix_seq: &[Matrix] => MatrixSeq;
         echo_on_colour_seq: &[OnColour] => OnColourSeq;
@@ -123,6 +124,7 @@ impl Constructed for SuiteServant {
     echoes! {
         echo_point: &Point => Point;
         echo_mixed: &Mixed => Mixed;
+        echo_gapped: &Gapped => Gapped;
         echo_segment: &Segment => Segment;
         echo_person: &Person => Person;
         echo_keywords: &Keywords => Keywords;

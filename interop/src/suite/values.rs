@@ -203,6 +203,22 @@ impl Sample for Mixed {
     }
 }
 
+impl Sample for Gapped {
+    fn of(r: &mut Random) -> Self {
+        Self {
+            first: u8::of(r),
+            a_double: f64::of(r),
+            a_short: i16::of(r),
+            a_longlong: i64::of(r),
+            another_octet: u8::of(r),
+            a_float: f32::of(r),
+            a_ushort: u16::of(r),
+            a_ulonglong: u64::of(r),
+            last: u8::of(r),
+        }
+    }
+}
+
 impl Sample for Segment {
     fn of(r: &mut Random) -> Self {
         Self { from: Point::of(r), label: Mixed::of(r), to: Point::of(r) }

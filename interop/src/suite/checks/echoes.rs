@@ -111,6 +111,7 @@ group! { sequences_of_values, by reference:
     echo_bounded_nested_seq(|r: &mut Random| r.sequence(2, |r| r.sequence(3, |r| r.text(10))));
     echo_point_seq(|r: &mut Random| r.sequence(12, Point::of));
     echo_mixed_seq(|r: &mut Random| r.sequence(5, Mixed::of));
+    echo_gapped_seq(|r: &mut Random| r.sequence(400, Gapped::of));
     echo_person_seq(|r: &mut Random| r.sequence(4, Person::of));
     echo_matrix_seq(|r: &mut Random| r.sequence(3, |r| r.array(|r| r.array(f64::of))));
     echo_on_colour_seq(|r: &mut Random| r.sequence(4, OnColour::of));
@@ -119,6 +120,7 @@ group! { sequences_of_values, by reference:
 group! { structures, by reference:
     echo_point(Point::of);
     echo_mixed(Mixed::of);
+    echo_gapped(Gapped::of);
     echo_segment(Segment::of);
     echo_person(Person::of);
     echo_keywords(Keywords::of);

@@ -15,8 +15,11 @@ import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.atomic.AtomicInteger;
 
+import org.omg.CORBA.Any;
+import org.omg.CORBA.AnyHolder;
 import org.omg.CORBA.ORB;
 import org.omg.CORBA.SystemException;
+import org.omg.CORBA.portable.Streamable;
 import org.omg.PortableServer.POA;
 
 /**
@@ -28,6 +31,7 @@ import org.omg.PortableServer.POA;
  * <pre>
  *   --no-wide          leave out wide characters (GIOP 1.0)
  *   --chars WHICH      narrow strings of ascii (default), latin1 or unicode characters; latin1-strings: those that stand alone are ASCII
+ *   --anys             every type in any, and in any in any
  *   --skip NAME        leave out the check of that name
  *   --rounds N         values per operation (6)
  *   --big OCTETS       greatest large message (1000000); 0 leaves them out
@@ -60,6 +64,7 @@ public final class Client {
         Start start = new Start(arguments);
         String reference = null;
         boolean wide = true;
+        boolean anys = false;
         boolean shutdown = false;
         Set<String> skipped = new HashSet<>();
         int rounds = 6;
@@ -71,6 +76,7 @@ public final class Client {
             String word = start.next();
             switch (word) {
                 case "--no-wide": wide = false; break;
+                case "--anys": anys = true; break;
                 case "--chars": Values.repertoire = start.next(); break;
                 case "--skip": skipped.add(start.next()); break;
                 case "--rounds": rounds = start.number(); break;
@@ -99,7 +105,7 @@ public final class Client {
             return;
         }
         Client client = new Client(suite, servant, mine, skipped);
-        client.echoes(rounds, wide);
+        client.echoes(rounds, wide, anys);
         client.references();
         client.dynamics(rounds);
         client.failures();
@@ -156,7 +162,7 @@ public final class Client {
         return equal ? "" : where + " is another object ";
     }
 
-    private void echoes(int rounds, boolean wide) {
+    private void echoes(int rounds, boolean wide, boolean anys) {
         List<String> wideNames = Arrays.stream(WideOperations.class.getMethods()).map(Method::getName).toList();
         List<String> objectNames = Arrays.stream(ObjectsOperations.class.getMethods()).map(Method::getName).toList();
         Method[] methods = SuiteOperations.class.getMethods();
@@ -166,6 +172,9 @@ public final class Client {
             boolean wanted = name.startsWith("echo_") && !objectNames.contains(name) && (wide || !wideNames.contains(name));
             if (wanted) {
                 check(name, () -> echo(method, rounds));
+            }
+            if (anys && wanted && !name.equals("echo_any")) {
+                check("any(" + name.substring("echo_".length()) + ")", () -> inAny(method, rounds));
             }
         }
     }
@@ -181,6 +190,29 @@ public final class Client {
             value.set(inout, b);
             Object result = method.invoke(suite, a, inout, out);
             String trouble = unequal("result", a, result) + unequal("inout", a, value.get(inout)) + unequal("out", b, value.get(out));
+            if (!trouble.isEmpty()) {
+                return "round " + round + " " + trouble;
+            }
+        }
+        return "";
+    }
+
+    /** A value of a parameter of the operation in any, and that any in any in any. */
+    private String inAny(Method method, int rounds) throws ReflectiveOperationException {
+        Class<?>[] types = method.getParameterTypes();
+        for (int round = 0; round < rounds; round++) {
+            Object holder = types[1].getConstructor().newInstance();
+            types[1].getField("value").set(holder, new Values(round).make(method.getName(), types[0]));
+            Any any = ORB.init().create_any();
+            any.insert_Streamable((Streamable) holder);
+            Any within = ORB.init().create_any();
+            within.insert_any(any);
+            Any nested = ORB.init().create_any();
+            nested.insert_any(within);
+            AnyHolder inout = new AnyHolder(nested);
+            AnyHolder out = new AnyHolder();
+            Any result = suite.echo_any(any, inout, out);
+            String trouble = unequal("result", any, result) + unequal("inout", any, inout.value) + unequal("out", nested, out.value);
             if (!trouble.isEmpty()) {
                 return "round " + round + " " + trouble;
             }
