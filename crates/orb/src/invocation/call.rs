@@ -28,6 +28,7 @@ use crate::fault::Fault;
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::policy::{Due, SyncScope, Timeout};
+use crate::server::serving;
 
 /// How arguments are written; called again for every attempt, because version, alignment and code sets may differ.
 pub(crate) type Arguments<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
@@ -487,6 +488,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         let close = matches!(broken, Broken::Fault(Fault::Unexpected(MessageKind::CloseConnection)));
         let message = match broken {
             _ if close => "the server closed the connection in good order".to_owned(),
+            Broken::TimedOut if phase == Phase::Wait => self.who_waits(),
             Broken::TimedOut | Broken::Cancelled => String::new(),
             Broken::Io(error) => error.to_string(),
             Broken::Fault(Fault::Unexpected(MessageKind::MessageError)) => {
@@ -504,6 +506,20 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             _ => Input::Lost { written, orderly: orderly || close },
         };
         Box::new(Trouble::Failed(input, detail))
+    }
+
+    /// Of a call that had no reply in time: the upcall that made it, if its thread waited in place.
+    #[cold]
+    fn who_waits(&self) -> String {
+        if !crate::current::in_upcall_of(self.core.adapters().stamp) || serving::is_serving() {
+            return String::new();
+        }
+        let thread = std::thread::current();
+        format!(
+            "called in an upcall on the thread {}, which waited in place: if the reply needed another request served there, all \
+             threads of the pool may have waited for one another (PoolConfig::nested_wait)",
+            thread.name().unwrap_or("without a name")
+        )
     }
 
     fn detail(&self, endpoint: &Endpoint, phase: Phase, message: String) -> Detail {

@@ -235,3 +235,21 @@ fn an_orb_that_has_ended_takes_nothing_that_would_keep_it() {
     drop((orb, object, root));
     gone(&core);
 }
+
+#[test]
+fn equivalent_references_share_a_hash_that_keeps_its_bound() {
+    let (orb, other) = (Orb::new().unwrap(), Orb::new().unwrap());
+    let text = |key: u32| format!("corbaloc::1.2@127.0.0.1:4000/{key}");
+    let object = |orb: &Orb, key| orb.string_to_object(&text(key)).unwrap().unwrap();
+    let mut hashes = std::collections::HashSet::new();
+    for key in 0..100 {
+        let (here, there) = (object(&orb, key), object(&other, key));
+        assert!(here.is_equivalent(&there));
+        for maximum in [0, 1, 6, 1000, u32::MAX] {
+            assert_eq!(here.hash_value(maximum), there.hash_value(maximum));
+            assert!(here.hash_value(maximum) <= maximum);
+        }
+        hashes.insert(here.hash_value(u32::MAX));
+    }
+    assert!(hashes.len() > 90, "other references have other hashes");
+}
