@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use corelane::{Dispatch, Endpoint, Limits, Orb, PoolConfig, Reference};
+use corelane::{Dispatch, Endpoint, Orb, PoolConfig, Reference};
 use corelane_tests::{EVERY_DISPATCH, Server, client, serve, serve_with};
 use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
 use corelane_wire::{Encoder, Version};
@@ -132,29 +132,38 @@ fn the_answer_to_a_bad_body_reaches_a_peer_that_goes_on_sending() {
     }
 }
 
-/// A peer that pipelines is read from only as fast as its requests run: the queue of the lane is left to the others.
+/// A peer that pipelines, with the limits as they are unless told otherwise, is read from only as fast as its requests run: the queue
+/// of the lane is left to the others, in places and in octets.
 #[test]
-fn requests_of_one_connection_that_wait_are_bounded() {
-    let server = serve_with(
-        Orb::builder()
-            .pool(PoolConfig {
-                dispatch: Dispatch::HalfSyncHalfAsync { threads: 1, queue: 8 },
-                ..PoolConfig::default()
-            })
-            .limits(Limits { outstanding_requests: 3, ..Limits::default() })
-            .listen("tcp:127.0.0.1:0"),
-    );
-    let mut stream = connect(&server);
-    let (key, calls) = (key(&server), 40);
-    let all: Vec<u8> = (1..=calls).flat_map(|id| request(&key, id, "slow", |encoder| encoder.write_u32(2))).collect();
-    stream.write_all(&all).unwrap();
-    let (_orb, probe) = client(&server.ior);
-    assert_eq!(probe.cube_octet(3).unwrap(), 27);
-    for _ in 0..calls {
-        let (kind, size) = header(&mut stream);
-        let mut body = vec![0; size];
-        stream.read_exact(&mut body).unwrap();
-        assert_eq!((kind, &body[4..8]), (REPLY, &[0; 4][..]), "a request was refused");
+fn one_connection_does_not_fill_the_queue() {
+    let few = (8, 64 << 20, 4);
+    let small = (64, 1 << 20, 300 << 10);
+    for (queue, queue_octets, length) in [few, small] {
+        let dispatch = Dispatch::HalfSyncHalfAsync { threads: 1, queue };
+        let pool = PoolConfig { dispatch, queue_octets, ..PoolConfig::default() };
+        let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
+        let mut stream = connect(&server);
+        let (key, calls) = (key(&server), 40);
+        let text = "x".repeat(length);
+        let mut all = request(&key, 0, "slow", |encoder| encoder.write_u32(300));
+        all.extend(
+            (1..calls).flat_map(|id| request(&key, id, "length_of", |encoder| encoder.write_str(&text).unwrap())),
+        );
+        let mut sending = stream.try_clone().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| sending.write_all(&all).unwrap());
+            while server.probe.started().unwrap() == 0 {
+                std::thread::yield_now();
+            }
+            let (_orb, probe) = client(&server.ior);
+            assert_eq!(probe.cube_octet(3).unwrap(), 27, "another client is turned away");
+        });
+        for _ in 0..calls {
+            let (kind, size) = header(&mut stream);
+            let mut body = vec![0; size];
+            stream.read_exact(&mut body).unwrap();
+            assert_eq!((kind, &body[4..8]), (REPLY, &[0; 4][..]), "a request was refused");
+        }
     }
 }
 

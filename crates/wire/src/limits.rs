@@ -48,7 +48,8 @@ pub struct Limits {
     /// data. 131,072: a message of the full size in fragments of 1,024 octets, the smallest that ORBs send, twice.
     pub fragments: u32,
     /// Requests of one connection that are read and do not run yet; past it nothing more is read until one of them does. Stops a peer
-    /// that pipelines from filling queues that others share. 4,096.
+    /// that pipelines from making a server hold requests without end. In a queue that several connections share, one of them
+    /// has less: see the dispatch of the pool. 4,096.
     pub outstanding_requests: u32,
     /// Characters of a stringified reference or of a corbaloc or corbaname URL. Stops a text file that is parsed into
     /// tens of megabytes. 1 MiB.

@@ -54,6 +54,13 @@ pub(crate) fn reads(congested: bool, waiting: u32, most: u32) -> bool {
     !congested && waiting < most
 }
 
+/// What one connection may have of a queue that others share, by the queue's bound: an eighth, so that a peer that pipelines waits
+/// for its own requests and turns nobody away.
+#[must_use]
+pub(crate) fn share(bound: usize) -> usize {
+    (bound / 8).max(1)
+}
+
 /// Whether a request that waited may still run. When a connection was closed in good order, the peer was told that what it has no
 /// answer to did not run; a peer that has merely gone meant what it sent, a oneway above all.
 #[must_use]
@@ -98,6 +105,11 @@ mod tests {
         assert!(reads(false, 3, 4));
         assert!(!reads(false, 4, 4));
         assert!(!reads(true, 0, 4));
+    }
+
+    #[test]
+    fn a_connection_has_an_eighth_of_a_queue_and_never_nothing() {
+        assert_eq!([0, 1, 15, 16, 1000].map(share), [1, 1, 1, 2, 125]);
     }
 
     #[test]

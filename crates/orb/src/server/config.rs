@@ -21,7 +21,8 @@ pub enum Dispatch {
         threads: usize,
     },
     /// One thread reads and fills a bounded queue, the others run requests; past the bound, or that of
-    /// [`PoolConfig::queue_octets`], requests are refused with TRANSIENT 1.
+    /// [`PoolConfig::queue_octets`], requests are refused with TRANSIENT 1. A connection that has an eighth of either (of
+    /// the places at least one) is not read until one of its requests runs, so that no single peer can fill the queue.
     HalfSyncHalfAsync {
         /// Threads that run requests.
         threads: usize,

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -47,6 +47,9 @@ pub(crate) struct Connection {
     waiting: AtomicU32,
     /// A request of it was handed over to another lane, whose thread answers it.
     elsewhere: AtomicBool,
+    /// Those of them that are in the lane's queue, and their octets.
+    queued: AtomicUsize,
+    queued_octets: AtomicUsize,
     /// The code sets that the client announced, packed; 0: none yet.
     code_sets: AtomicU64,
     /// Where work of this connection that was held is listed.
@@ -78,6 +81,9 @@ pub(crate) struct Bounds {
     pub(crate) output: usize,
     /// Requests that wait.
     pub(crate) waiting: u32,
+    /// Those of them that are in the lane's queue, and their octets.
+    pub(crate) queued: usize,
+    pub(crate) queued_octets: usize,
 }
 
 /// No band.
@@ -106,6 +112,8 @@ pub(crate) struct Waiting {
     connection: Arc<Connection>,
     /// When it was read.
     since: Monotonic,
+    /// Its octets, in the lane's queue.
+    queued: Option<usize>,
 }
 
 /// What the thread that has the turn works on.
@@ -212,6 +220,8 @@ impl Connection {
             congested: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
             elsewhere: AtomicBool::new(false),
+            queued: AtomicUsize::new(0),
+            queued_octets: AtomicUsize::new(0),
             code_sets: AtomicU64::new(0),
             reported: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -278,14 +288,34 @@ impl Connection {
     /// Whether nothing is read for now.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
-        !admission::reads(self.is_congested(), self.waiting.load(Ordering::SeqCst), self.bounds.waiting)
+        let waiting = self.waiting.load(Ordering::SeqCst);
+        // Without requests that wait there are none in the queue.
+        !admission::reads(self.is_congested(), waiting, self.bounds.waiting) || (waiting > 0 && self.has_its_share())
+    }
+
+    /// Whether it has as much of the lane's queue as it may.
+    #[cold]
+    fn has_its_share(&self) -> bool {
+        self.queued.load(Ordering::SeqCst) >= self.bounds.queued
+            || self.queued_octets.load(Ordering::SeqCst) >= self.bounds.queued_octets
     }
 
     /// A request of it begins to wait.
     #[cold]
     pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
+        self.begin_to_wait(None)
+    }
+
+    /// A request of it with so many octets begins to wait in the lane's queue.
+    pub(crate) fn wait_in_queue(self: &Arc<Self>, octets: usize) -> Waiting {
+        self.queued.fetch_add(1, Ordering::SeqCst);
+        self.queued_octets.fetch_add(octets, Ordering::SeqCst);
+        self.begin_to_wait(Some(octets))
+    }
+
+    fn begin_to_wait(self: &Arc<Self>, queued: Option<usize>) -> Waiting {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        Waiting { connection: Arc::clone(self), since: clock::now() - station::take_waited() }
+        Waiting { connection: Arc::clone(self), since: clock::now() - station::take_waited(), queued }
     }
 
     /// A request of it goes to another lane, whose thread will answer it. For the thread that has read it.
@@ -593,11 +623,17 @@ impl std::ops::Deref for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Reading paused at the bound; who paused there looks once more after it has given up its turn.
+        // Reading paused at a bound; who paused there looks once more after it has given up its turn.
         let connection = &self.connection;
-        if connection.waiting.fetch_sub(1, Ordering::SeqCst) == connection.bounds.waiting
-            && let Some(lane) = connection.lane.upgrade()
-        {
+        let mut goes_on = false;
+        if let Some(octets) = self.queued {
+            goes_on |= connection.queued.fetch_sub(1, Ordering::SeqCst) == connection.bounds.queued;
+            let before = connection.queued_octets.fetch_sub(octets, Ordering::SeqCst);
+            let bound = connection.bounds.queued_octets;
+            goes_on |= before >= bound && before - octets < bound;
+        }
+        goes_on |= connection.waiting.fetch_sub(1, Ordering::SeqCst) == connection.bounds.waiting;
+        if goes_on && let Some(lane) = connection.lane.upgrade() {
             lane.push(Work::Read(connection.place));
         }
     }
@@ -630,7 +666,7 @@ pub(super) mod tests {
             Tcp::new().connect(listener.local(), None).unwrap(),
             Weak::new(),
             (0, 0),
-            Bounds { output: 0, waiting: 1 },
+            Bounds { output: 0, waiting: 1, queued: 1, queued_octets: 1 },
             Arc::clone(budget),
             Origin { number: 0, station: (0, 0), ceiling: Priority::MIN, in_slices: false, marks: false, mixed },
         ))

@@ -637,7 +637,12 @@ impl Lane {
     pub(crate) fn adopt(&self, core: &Arc<Core>, stream: Box<dyn Stream>) {
         let peer = stream.peer().clone();
         let waiting = core.config().limits.outstanding_requests.max(1);
-        let bounds = Bounds { output: self.config.output_bound, waiting };
+        let bounds = Bounds {
+            output: self.config.output_bound,
+            waiting,
+            queued: self.queue.as_ref().map_or(usize::MAX, Queue::share),
+            queued_octets: admission::share(self.config.queue_octets),
+        };
         let mixed = self.role.is_some() || core.rt().is_used();
         let origin = Origin {
             number: core.next_connection(),

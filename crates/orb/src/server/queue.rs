@@ -58,6 +58,11 @@ impl Queue {
         })
     }
 
+    /// Messages that one connection may have in it.
+    pub(crate) fn share(&self) -> usize {
+        admission::share(self.bound)
+    }
+
     /// Lists a message; gives it back when too many wait.
     pub(crate) fn push(&self, connection: &Arc<Connection>, message: Message) -> Result<(), Message> {
         let mut state = self.state.lock();
@@ -68,7 +73,7 @@ impl Queue {
             return Err(message);
         }
         state.octets += more;
-        state.waiting.push_back((connection.wait(), message));
+        state.waiting.push_back((connection.wait_in_queue(more), message));
         drop(state);
         corelane_sys::probe!("request queued");
         counters::count_handoff();
