@@ -12,7 +12,13 @@ pub use generated::generated;
 pub use valuetypes::valuetypes;
 
 pub use corelane_idl::fuzz::{source as idl, tokens as idl_tokens};
-pub use corelane_wire::fuzz::{any, cdr, connection_ops, giop_framing, ior_text};
+pub use corelane_wire::fuzz::{any, cdr, giop_framing, ior_text};
+
+/// Operations on what a connection knows: its waiting requests, and the machines that decide what a server takes in and how it ends.
+pub fn connection_ops(input: &[u8]) {
+    corelane_wire::fuzz::connection_ops(input);
+    corelane::fuzz::connection_ops(input);
+}
 
 /// A target: its name, which its folders bear too, and its function.
 pub type Target = (&'static str, fn(&[u8]));

@@ -24,6 +24,9 @@ mod exception;
 mod exception_macros;
 mod fault;
 mod fragment;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
 mod invocation;
 mod local;
 mod long_double;

@@ -1,9 +1,8 @@
-//! What a peer can do wrong, and what to answer.
+//! What a peer can do wrong.
 
 use std::fmt;
 
-use super::Role;
-use crate::giop::{HeaderError, MessageKind, Version};
+use crate::giop::{HeaderError, MessageKind};
 
 /// A breach of the protocol by the peer. The connection is of no use after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,47 +50,6 @@ pub enum ProtocolFault {
     Interleaved,
     /// A message that is too short to have a request id.
     NoRequestId,
-    /// A request id that is in use.
-    DuplicateId {
-        /// Which.
-        request_id: u32,
-    },
-    /// More requests than the limit wait for their reply.
-    TooManyRequests {
-        /// [`Limits::outstanding_requests`](crate::Limits::outstanding_requests).
-        limit: u32,
-    },
-    /// A message that only the other side may send.
-    WrongSide {
-        /// Its type.
-        kind: MessageKind,
-        /// What this side is.
-        role: Role,
-    },
-}
-
-/// What the peer is to hear.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// A MessageError of this version, then the end of the connection.
-    MessageError(Version),
-    /// The end of the connection.
-    Close,
-}
-
-impl ProtocolFault {
-    /// What to answer: MessageError to what is no message of the protocol (CORBA 3.0.3 section 15.4.8); nothing where a
-    /// limit was met, so that a flood is not paid for with writes.
-    #[must_use]
-    pub fn answer(&self) -> Answer {
-        match self {
-            ProtocolFault::TooMuchPending { .. }
-            | ProtocolFault::TooManyPending { .. }
-            | ProtocolFault::TooManyFragments { .. }
-            | ProtocolFault::TooManyRequests { .. } => Answer::Close,
-            _ => Answer::MessageError(Version::GIOP_1_2),
-        }
-    }
 }
 
 impl From<HeaderError> for ProtocolFault {
@@ -132,15 +90,6 @@ impl fmt::Display for ProtocolFault {
                 f.write_str("expected the rest of a fragmented message, got another in its place")
             }
             ProtocolFault::NoRequestId => f.write_str("expected a request id, got a shorter message"),
-            ProtocolFault::DuplicateId { request_id } => {
-                write!(f, "expected a new request id, got {request_id}, which is in use")
-            }
-            ProtocolFault::TooManyRequests { limit } => {
-                write!(f, "expected at most {limit} requests at a time, got one more")
-            }
-            ProtocolFault::WrongSide { kind, role } => {
-                write!(f, "expected what a {} gets, got a {kind:?}", role.name())
-            }
         }
     }
 }

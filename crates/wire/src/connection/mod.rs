@@ -6,17 +6,16 @@
 //! | [`Framer`] | messages in the stream of received octets, fragments put together |
 //! | [`FragmentPlan`] | how a large message is sent in fragments |
 //! | [`RequestTable`] | requests of this side that wait for their reply |
-//! | [`ServedRequests`] | requests of the peer that are being served |
-//! | [`Lifecycle`] | which messages may come and go, and how the connection ends |
+//!
+//! What a server takes in, and how its connections end, is decided by machines of the same kind in the ORB, which know its bounds
+//! and its clock.
 
 mod fault;
 mod framing;
-mod lifecycle;
 mod plan;
 mod table;
 
-pub use fault::{Answer, ProtocolFault};
+pub use fault::ProtocolFault;
 pub use framing::{Framer, Step};
-pub use lifecycle::{CloseAction, Fate, Lifecycle, Received, Role};
 pub use plan::{FragmentPiece, FragmentPlan};
-pub use table::{Initiative, RequestTable, ServedRequests};
+pub use table::{Initiative, RequestTable};

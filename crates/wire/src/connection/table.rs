@@ -1,6 +1,4 @@
-//! Which requests are under way, on either side.
-
-use super::ProtocolFault;
+//! Which requests of this side are under way.
 
 /// Who opened the connection. Request ids of a bidirectional connection are even on one side and odd on the other
 /// (CORBA 3.0.3 section 15.8).
@@ -148,61 +146,6 @@ fn entry_uses<T>(places: &[Place<T>], place: u32) -> u32 {
     places.get(place as usize).map_or(0, |entry| entry.uses)
 }
 
-/// Requests of the peer that are being served: its ids, and whether it still wants the reply.
-#[derive(Debug, Default)]
-pub struct ServedRequests {
-    /// In the order of the ids, which peers mostly count up.
-    ids: Vec<(u32, bool)>,
-}
-
-impl ServedRequests {
-    /// None yet.
-    #[must_use]
-    pub fn new() -> ServedRequests {
-        ServedRequests::default()
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
-    }
-
-    /// A request has come.
-    ///
-    /// # Errors
-    /// [`ProtocolFault::DuplicateId`] if one with its id is being served, [`ProtocolFault::TooManyRequests`] above `limit`.
-    pub fn begin(&mut self, request_id: u32, limit: u32) -> Result<(), ProtocolFault> {
-        let Err(place) = self.find(request_id) else { return Err(ProtocolFault::DuplicateId { request_id }) };
-        if self.ids.len() >= limit as usize {
-            return Err(ProtocolFault::TooManyRequests { limit });
-        }
-        self.ids.insert(place, (request_id, false));
-        Ok(())
-    }
-
-    /// The client no longer wants a reply. `false` if no such request is being served, which is not a fault.
-    pub fn cancel(&mut self, request_id: u32) -> bool {
-        let entry = self.find(request_id).ok().and_then(|place| self.ids.get_mut(place));
-        entry.map(|entry| entry.1 = true).is_some()
-    }
-
-    /// A request is done. `true` if its reply is still wanted.
-    pub fn finish(&mut self, request_id: u32) -> bool {
-        self.find(request_id).is_ok_and(|place| !self.ids.remove(place).1)
-    }
-
-    fn find(&self, request_id: u32) -> Result<usize, usize> {
-        self.ids.binary_search_by_key(&request_id, |entry| entry.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,18 +188,5 @@ mod tests {
             let id = table.insert(n).unwrap();
             assert_eq!(table.remove(id), Some(n));
         }
-    }
-
-    #[test]
-    fn served_requests() {
-        let mut served = ServedRequests::new();
-        for id in [5, 3, 9] {
-            served.begin(id, 3).unwrap();
-        }
-        assert_eq!(served.begin(3, 9), Err(ProtocolFault::DuplicateId { request_id: 3 }));
-        assert_eq!(served.begin(4, 3), Err(ProtocolFault::TooManyRequests { limit: 3 }));
-        assert_eq!((served.cancel(5), served.cancel(6)), (true, false));
-        assert_eq!((served.finish(5), served.finish(3), served.finish(3)), (false, true, false));
-        assert_eq!((served.len(), served.is_empty()), (1, false));
     }
 }
