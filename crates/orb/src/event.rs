@@ -45,6 +45,16 @@ pub enum Event {
         /// Octets that it held.
         octets: usize,
     },
+    /// A connection whose peer sent nothing was closed: in favour of a new one, because the pool holds as many as it may or the process
+    /// has no descriptors left, or after the pool's `first_request_timeout`.
+    SilentClosed {
+        /// Who.
+        peer: Peer,
+        /// How long nothing whole had come from it, to the second below.
+        silent: Duration,
+        /// In favour of a new one.
+        made_room: bool,
+    },
     /// The pool holds as many connections as it may; this one was closed at once.
     ConnectionRefused {
         /// Who.
@@ -126,6 +136,12 @@ impl fmt::Display for Event {
             Event::HeldTooMuch { peer, octets } => {
                 write!(f, "{peer} held {octets} octets, the most of all, when there was room for no more")
             }
+            Event::SilentClosed { peer, silent, made_room: true } => {
+                write!(f, "{peer} made room for a new connection: it had sent nothing for {silent:?}")
+            }
+            Event::SilentClosed { peer, silent, made_room: false } => {
+                write!(f, "{peer} sent no request within {silent:?}")
+            }
             Event::ConnectionRefused { peer, most } => write!(f, "{peer} was refused: {most} connections are open"),
             Event::AcceptFailed { listener, error } => {
                 write!(f, "a connection at {listener} could not be accepted: {error}")
@@ -171,6 +187,8 @@ pub struct EventCounts {
     pub replies_unread: u64,
     /// Connections closed because those of their lane held too much.
     pub held_too_much: u64,
+    /// Connections closed because their peers sent nothing.
+    pub silent_closed: u64,
     /// Connections refused for want of room.
     pub connections_refused: u64,
     /// Servants that panicked.
@@ -228,6 +246,7 @@ pub(crate) struct Events {
     overflows: AtomicU64,
     unread: AtomicU64,
     held_too_much: AtomicU64,
+    silent_closed: AtomicU64,
     refused: AtomicU64,
     panics: AtomicU64,
     handed_over: AtomicU64,
@@ -269,6 +288,7 @@ impl Events {
             Event::OutputOverflow { .. } => Some(&self.overflows),
             Event::RepliesUnread { .. } => Some(&self.unread),
             Event::HeldTooMuch { .. } => Some(&self.held_too_much),
+            Event::SilentClosed { .. } => Some(&self.silent_closed),
             Event::ConnectionRefused { .. } => Some(&self.refused),
             Event::ServantPanicked { .. } => Some(&self.panics),
             Event::PriorityRefused { .. } => Some(&self.priorities_refused),
@@ -298,6 +318,7 @@ impl Events {
             output_overflows: read(&self.overflows),
             replies_unread: read(&self.unread),
             held_too_much: read(&self.held_too_much),
+            silent_closed: read(&self.silent_closed),
             connections_refused: read(&self.refused),
             panics: read(&self.panics),
             handed_over: read(&self.handed_over),

@@ -43,6 +43,12 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Whether an error says that this process or the system has no descriptor, or no memory for one, left.
+#[must_use]
+pub fn is_out_of_descriptors(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
 /// Raises the number of descriptors that this process may have open to at least `wanted`, where it may, and returns the number
 /// in force then.
 ///

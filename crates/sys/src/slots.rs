@@ -275,6 +275,28 @@ impl<T> SlotTable<T> {
         }
     }
 
+    /// Retires an entry if nobody uses it now; [`Retired::Stale`] if somebody does, and it stays.
+    pub fn retire_unused(&self, index: u32, generation: u32) -> Retired<T> {
+        let Some(slot) = self.slot(index) else { return Retired::Stale };
+        {
+            let mut writer = self.writer.lock();
+            // One step: a user either is counted before it, or finds the entry retired.
+            let (unused, retired) = (word(generation, LIVE), word(generation, RETIRED));
+            if slot.word.compare_exchange(unused, retired, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                return Retired::Stale;
+            }
+            writer.live -= 1;
+        }
+        match Self::claim(slot, generation) {
+            Some(value) => {
+                self.finish(index, slot, generation);
+                Retired::Taken(value)
+            }
+            // As in `retire`.
+            None => Retired::Deferred,
+        }
+    }
+
     /// Waits until a retired entry's value is out and the callback, if it was given the value, is
     /// through; until `deadline`, or for ever without one. True if so (also for an entry that never was), false
     /// if the deadline came first. An entry that is not retired is waited for too.

@@ -284,7 +284,7 @@ impl Core {
     }
 
     /// The lanes of the builder's pools and of all thread pools.
-    fn all_lanes(&self) -> Vec<Arc<Lane>> {
+    pub(crate) fn all_lanes(&self) -> Vec<Arc<Lane>> {
         self.lanes().iter().cloned().chain(self.rt.lanes()).collect()
     }
 

@@ -62,7 +62,10 @@ pub struct PoolConfig {
     pub nested_wait: Option<NestedWait>,
     /// Stack of each thread in octets.
     pub stack: usize,
-    /// Connections held at most; further ones are closed at once. Stops a peer that opens connections without end.
+    /// Connections held at most. A further one takes the place of the one whose peer has been silent longest: one that never sent a whole
+    /// message first, else one that has been idle for ten seconds; it is told by CloseConnection, upon which a client connects anew when
+    /// it has something to say. If there is none, the further one is closed at once. The same is done where the process has no
+    /// descriptors left. Stops a peer that opens connections without end.
     pub connections: usize,
     /// Octets of replies that may wait for a peer that does not read; past it the connection is closed.
     pub output_bound: usize,
@@ -76,6 +79,10 @@ pub struct PoolConfig {
     /// How long an incomplete message may go without 1,024 further octets before its connection is closed. What comes between its
     /// fragments does not count.
     pub message_timeout: Duration,
+    /// How long a connection may take until its first whole message; `None`: for ever, as far as [`connections`](Self::connections) and
+    /// the process's descriptors go. Clients that connect before they need it (`OrbBuilder::establish`) are silent at first.
+    /// Those that have sent something are never closed for their silence alone.
+    pub first_request_timeout: Option<Duration>,
     /// How long replies may wait for a peer that takes nothing of them before its connection is closed.
     pub output_timeout: Duration,
 }
@@ -92,6 +99,7 @@ impl Default for PoolConfig {
             queue_octets: 64 << 20,
             held_octets: 256 << 20,
             message_timeout: Duration::from_secs(30),
+            first_request_timeout: None,
             output_timeout: Duration::from_secs(30),
         }
     }

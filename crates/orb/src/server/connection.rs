@@ -26,6 +26,7 @@ use super::arriving::Arriving;
 use super::budget::{Account, Budget};
 use super::closing::{Closing, Outcome, Step};
 use super::lane::{Lane, Work};
+use super::silence::{self, Rank};
 use crate::clock;
 use crate::orb::Core;
 use crate::receive::ReceiveBuffer;
@@ -62,6 +63,12 @@ pub(crate) struct Connection {
     closed: AtomicBool,
     /// The end of the stream was reported, perhaps together with the last octets: it is read to its end, however short a read is.
     pub(crate) hung_up: AtomicBool,
+    /// When its last message came, on the lane's coarse clock; [`silence::NEVER`] before the first.
+    heard: AtomicU32,
+    /// When it was accepted, on the same clock.
+    opened: u32,
+    /// It was closed for its peer's silence: the peer is told that what it may have sent meanwhile did not run.
+    dismissed: AtomicBool,
     /// Messages have begun and are not whole.
     unfinished: AtomicBool,
     arriving: PiMutex<Arriving>,
@@ -94,6 +101,8 @@ const UNBOUND: u32 = u32::MAX;
 pub(crate) struct Origin {
     /// A number of its own within the ORB.
     pub(crate) number: u64,
+    /// When it was accepted, on the lane's coarse clock.
+    pub(crate) opened: u32,
     /// Pool and lane.
     pub(crate) station: (u32, u32),
     /// The highest priority that its requests may ask for.
@@ -226,6 +235,9 @@ impl Connection {
             reported: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             hung_up: AtomicBool::new(false),
+            heard: AtomicU32::new(silence::NEVER),
+            opened: origin.opened,
+            dismissed: AtomicBool::new(false),
             unfinished: AtomicBool::new(false),
             arriving: PiMutex::new("unfinished messages", Scope::Connection, Arriving::default()),
             account: Account::new(budget),
@@ -574,9 +586,7 @@ impl Connection {
             return Duration::ZERO;
         }
         let mut arriving = self.arriving.lock();
-        let at_once = Some(Monotonic::from_nanos(0));
-        let there = self.stream.readiness().is_some_and(|fd| poll::wait_readable(fd, at_once).unwrap_or(false));
-        arriving.look(there, now);
+        arriving.look(self.has_unread(), now);
         arriving.stalled_for(now)
     }
 
@@ -588,6 +598,63 @@ impl Connection {
         };
         // Whoever has the lock sends.
         self.is_congested().then(|| self.output.try_with(waits)).flatten().flatten().unwrap_or_default()
+    }
+
+    /// A whole message has come at `now` of the lane's coarse clock.
+    #[inline]
+    pub(crate) fn note_heard(&self, now: u32) {
+        if self.heard.load(Ordering::Relaxed) != now {
+            self.heard.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// How soon it has to make room for another one; `None`: not at all.
+    #[cold]
+    pub(crate) fn rank(&self, now: u32) -> Option<Rank> {
+        if self.waiting.load(Ordering::SeqCst) > 0 || self.is_congested() {
+            return None;
+        }
+        silence::rank(self.heard.load(Ordering::Relaxed), self.has_unfinished(), now, self.origin.number)
+    }
+
+    /// How long nothing whole has come, in seconds.
+    #[cold]
+    pub(crate) fn silent_for(&self, now: u32) -> u32 {
+        now.saturating_sub(self.heard.load(Ordering::Relaxed).max(self.opened))
+    }
+
+    /// Whether no whole message has ever come.
+    pub(crate) fn never_spoke(&self) -> bool {
+        self.heard.load(Ordering::Relaxed) == silence::NEVER
+    }
+
+    /// Whether octets have come that nobody has read yet: the peer is not silent then.
+    #[cold]
+    pub(crate) fn has_unread(&self) -> bool {
+        let at_once = Some(Monotonic::from_nanos(0));
+        self.stream.readiness().is_some_and(|fd| poll::wait_readable(fd, at_once).unwrap_or(false))
+    }
+
+    /// Notes that it is closed for its peer's silence, or after all is not.
+    pub(crate) fn set_dismissed(&self, dismissed: bool) {
+        self.dismissed.store(dismissed, Ordering::SeqCst);
+    }
+
+    /// Whether it is closed for its peer's silence.
+    pub(crate) fn is_dismissed(&self) -> bool {
+        self.dismissed.load(Ordering::SeqCst)
+    }
+
+    /// Sends the last message as far as the transport takes it, and ends at once: its descriptor is needed.
+    #[cold]
+    pub(crate) fn end_with(&self, last: &[u8]) {
+        self.output.with(|writing| {
+            if writing.queue.is_empty() {
+                // Whoever does not take it learns of the end all the same.
+                let _ = self.stream.send(last, Wait::Now);
+            }
+        });
+        self.close();
     }
 
     /// What it makes its lane hold.
@@ -668,7 +735,15 @@ pub(super) mod tests {
             (0, 0),
             Bounds { output: 0, waiting: 1, queued: 1, queued_octets: 1 },
             Arc::clone(budget),
-            Origin { number: 0, station: (0, 0), ceiling: Priority::MIN, in_slices: false, marks: false, mixed },
+            Origin {
+                number: 0,
+                opened: 1,
+                station: (0, 0),
+                ceiling: Priority::MIN,
+                in_slices: false,
+                marks: false,
+                mixed,
+            },
         ))
     }
 

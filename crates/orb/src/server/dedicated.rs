@@ -30,6 +30,7 @@ fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
         match turn.with(|reading| worker.read(reading, connection, &core.config().limits, Wait::Block)) {
             Read::Message { message, more } => {
                 drop(turn);
+                connection.note_heard(lane.silence.now());
                 let Some(held) = lane.hold(connection) else { return };
                 let moves = more && worker.wants_reply(&message);
                 if moves {

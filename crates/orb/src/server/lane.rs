@@ -19,16 +19,17 @@ use corelane_sys::slots::{Guard, Retired, SlotTable};
 use corelane_sys::thread::{Builder, JoinHandle};
 use corelane_sys::turn::TurnGuard;
 
-use super::admission::{self, Arrival};
+use super::admission;
 use super::budget::Budget;
 use super::closing::Lingering;
 use super::config::{Dispatch, PoolConfig};
-use super::connection::{Bounds, Connection, Origin, Reading};
+use super::connection::{Connection, Reading};
 use super::keeper::Keeper;
 use super::queue::Queue;
 use super::ready::ReadyList;
 pub(crate) use super::ready::Work;
 use super::rush::Rush;
+use super::silence::Silence;
 use super::worker::{Message, Read, Worker};
 use super::{dedicated, request};
 use crate::clock;
@@ -38,16 +39,16 @@ use crate::orb::Core;
 use crate::poa::Resume;
 use crate::rt::Protocol;
 use crate::rt::pool::Role;
-use crate::rt::station::{self, DEFAULT_POOL};
+use crate::rt::station;
 
 /// Token of the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
 /// Set in the tokens of listeners; the rest is the listener's index.
-const LISTENER: u64 = 1 << 63;
+pub(super) const LISTENER: u64 = 1 << 63;
 /// Messages of one connection that a thread reads in one go before other work has a turn.
 const BURST: usize = 256;
 /// Connections accepted in one go before other work has a turn.
-const ACCEPTS: usize = 64;
+pub(super) const ACCEPTS: usize = 64;
 /// Connections that may wait to be accepted when the lane closes: what the kernel keeps at most, by default.
 const WAITING: usize = 4096;
 
@@ -64,15 +65,15 @@ pub(crate) struct Lane {
     pub(crate) config: PoolConfig,
     /// What it is for, as a lane of a real-time pool.
     pub(crate) role: Option<Role>,
-    own: Weak<Lane>,
-    epoll: Epoll,
+    pub(super) own: Weak<Lane>,
+    pub(super) epoll: Epoll,
     wake: Wake,
     /// Gone when the lane closes.
-    listeners: PiMutex<Vec<Box<dyn Listener>>>,
+    pub(super) listeners: PiMutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
     /// What connections are accepted with, as the first POA that says so has it.
     protocols: PiMutex<Vec<Protocol>>,
-    connections: SlotTable<Arc<Connection>>,
+    pub(super) connections: SlotTable<Arc<Connection>>,
     pub(super) ready: ReadyList,
     /// A thread has been woken for the ready list and has not looked yet: waking another would only cost.
     waking: Notice,
@@ -81,16 +82,18 @@ pub(crate) struct Lane {
     /// Leaders and followers at best effort only.
     pub(super) rush: Option<Rush>,
     lingering: Lingering,
-    budget: Arc<Budget>,
+    pub(super) budget: Arc<Budget>,
     /// How long a peer has for its part of the end.
     closing_time: Duration,
     /// Thread per connection only.
     dedicated: PiMutex<Vec<(JoinHandle<()>, Weak<Connection>)>>,
     /// Accepting stopped for want of descriptors; the next connection that ends starts it again.
-    starved: AtomicBool,
+    pub(super) starved: AtomicBool,
+    /// Connections whose peers say nothing.
+    pub(super) silence: Silence,
     /// Connections that are over but for threads that are still in them.
-    ending: AtomicUsize,
-    closing: AtomicBool,
+    pub(super) ending: AtomicUsize,
+    pub(super) closing: AtomicBool,
     stop: AtomicBool,
     /// Of lanes whose pool has more to offer than waiting while all threads are busy.
     pub(crate) keeper: Option<Keeper>,
@@ -160,6 +163,7 @@ impl Lane {
                 closing_time,
                 dedicated: PiMutex::new("threads of connections", Scope::Lane, Vec::new()),
                 starved: AtomicBool::new(false),
+                silence: Silence::new(clock::now()),
                 ending: AtomicUsize::new(0),
                 closing: AtomicBool::new(false),
                 stop: AtomicBool::new(false),
@@ -350,7 +354,8 @@ impl Lane {
     #[cold]
     pub(crate) fn serve(&self, core: &Arc<Core>, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
         let held = self.hold(connection);
-        if !admission::runs_late(held.is_some(), self.closing.load(Ordering::Acquire)) {
+        let told = self.closing.load(Ordering::Acquire) || connection.is_dismissed();
+        if !admission::runs_late(held.is_some(), told) {
             return;
         }
         let goes_on = worker.serve(core, connection, message, Wait::Now);
@@ -483,6 +488,7 @@ impl Lane {
                 }
             }
         };
+        connection.note_heard(self.silence.now());
         if worker.is_keeper {
             if more {
                 // The keeper's, if every thread is still busy then.
@@ -568,20 +574,12 @@ impl Lane {
         self.accept_again();
     }
 
-    /// Listeners that ran out of descriptors are watched anew: there may be some now.
-    #[cold]
-    fn accept_again(&self) {
-        if self.starved.swap(false, Ordering::AcqRel) {
-            for (index, listener) in (0..).zip(&*self.listeners.lock()) {
-                // A listener that cannot be watched any more is closed.
-                let _ = self.epoll.modify(listener.readiness(), LISTENER | index, Interest::READABLE | Interest::EDGE);
-            }
-        }
-    }
-
     /// Nobody is in the connection any more: while the ORB closes, the peer is told so. Who was told of a fault has time to read it.
     #[cold]
-    fn end(&self, connection: Arc<Connection>) {
+    pub(super) fn end(&self, connection: Arc<Connection>) {
+        if connection.is_dismissed() && !connection.is_finished() {
+            return connection.end_with(&request::close_connection());
+        }
         let now = clock::now();
         if self.closing.load(Ordering::Acquire) && !connection.is_closed() {
             connection.finish(&request::close_connection(), now, self.closing_time);
@@ -602,86 +600,8 @@ impl Lane {
         self.lingering.look(place, clock::now());
     }
 
-    /// Takes waiting connections in. True if more may wait.
-    #[cold]
-    fn accept(&self, core: &Arc<Core>, token: u64) -> bool {
-        let index = usize::try_from(token & !LISTENER).unwrap_or(usize::MAX);
-        for _ in 0..ACCEPTS {
-            // Taken in without the lock: whoever is told of a connection may end the ORB, and with it the listeners.
-            let listeners = self.listeners.lock();
-            let Some(listener) = listeners.get(index) else { return false };
-            let accepted = listener.accept();
-            let local = accepted.is_err().then(|| listener.local().clone());
-            drop(listeners);
-            match (accepted, local) {
-                (Ok(stream), _) => self.adopt(core, stream),
-                (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                // The peer is gone again already: the next one.
-                (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
-                    self.starved.store(true, Ordering::Release);
-                    core.events().report(&OrbEvent::AcceptFailed { listener, error: error.to_string() });
-                    return false;
-                }
-                (Err(_), _) => {}
-            }
-        }
-        // More may wait: an edge is not reported twice, so it is armed anew.
-        let listeners = self.listeners.lock();
-        let Some(listener) = listeners.get(index) else { return false };
-        let _ = self.epoll.modify(listener.readiness(), token, Interest::READABLE | Interest::EDGE);
-        true
-    }
-
-    /// Takes a connection in.
-    #[cold]
-    pub(crate) fn adopt(&self, core: &Arc<Core>, stream: Box<dyn Stream>) {
-        let peer = stream.peer().clone();
-        let waiting = core.config().limits.outstanding_requests.max(1);
-        let bounds = Bounds {
-            output: self.config.output_bound,
-            waiting,
-            queued: self.queue.as_ref().map_or(usize::MAX, Queue::share),
-            queued_octets: admission::share(self.config.queue_octets),
-        };
-        let mixed = self.role.is_some() || core.rt().is_used();
-        let origin = Origin {
-            number: core.next_connection(),
-            station: self.role.as_ref().map_or((DEFAULT_POOL, 0), |role| (role.pool, role.index)),
-            ceiling: self.role.as_ref().map_or(Priority::MAX, |role| role.ceiling),
-            in_slices: mixed && !self.role.as_ref().is_some_and(|role| role.is_lane && role.is_top),
-            marks: core.config().rt.network.is_some()
-                && self.role.as_ref().is_some_and(|role| !role.is_lane)
-                && self.marks(&*stream),
-            mixed,
-        };
-        self.mark(core, &*stream);
-        let make = |slot, generation| {
-            let budget = Arc::clone(&self.budget);
-            Arc::new(Connection::new(stream, self.own.clone(), (slot, generation), bounds, budget, origin))
-        };
-        let closing = self.closing.load(Ordering::Acquire);
-        let place = match admission::connection(closing, self.connections.len(), self.config.connections) {
-            Arrival::Serve => self.connections.insert_with(make).ok(),
-            Arrival::Refuse => None,
-        };
-        let Some(connection) = place.and_then(|(slot, generation)| self.connections.get(slot, generation)) else {
-            core.events().report(&OrbEvent::ConnectionRefused { peer, most: self.config.connections });
-            return;
-        };
-        core.events().connection_opened();
-        if self.closing.load(Ordering::SeqCst) {
-            // It came in beside the closing, which may not have seen it.
-            drop(connection);
-            return place.into_iter().for_each(|place| self.ended(core, place));
-        }
-        match self.config.dispatch {
-            Dispatch::ThreadPerConnection { most } if self.dedicate(core, &connection, most) => {}
-            _ => self.share(core, &connection),
-        }
-    }
-
     /// Gives the packets of a connection the code point of the lane's priority.
-    fn mark(&self, core: &Core, stream: &dyn Stream) {
+    pub(super) fn mark(&self, core: &Core, stream: &dyn Stream) {
         if let Some(role) = &self.role
             && self.marks(stream)
         {
@@ -747,7 +667,7 @@ impl Lane {
     }
 
     /// Gives a connection a thread of its own; false if as many as may have one.
-    fn dedicate(&self, core: &Arc<Core>, connection: &Arc<Connection>, most: usize) -> bool {
+    pub(super) fn dedicate(&self, core: &Arc<Core>, connection: &Arc<Connection>, most: usize) -> bool {
         let mut threads = self.dedicated.lock();
         threads.retain(|(thread, _)| !thread.is_finished());
         let Some(lane) = self.own.upgrade() else { return false };
@@ -767,6 +687,9 @@ impl Lane {
         let run = move || {
             station::occupy(core.adapters().stamp, &lane, None);
             dedicated::run(&lane, &core, &connection);
+            // Its descriptor is free only now.
+            drop(connection);
+            lane.accept_again();
         };
         match builder.spawn(run) {
             Ok(thread) => threads.push((thread, weak)),
@@ -841,8 +764,15 @@ impl Lane {
     pub(crate) fn tidy(&self, core: &Arc<Core>) {
         let now = clock::now();
         self.lingering.tidy(now);
+        self.silence.look(now);
         self.accept_again();
         for connection in self.connections.iter() {
+            if self.is_silent_too_long(&connection) {
+                let found = Arc::clone(&connection);
+                drop(connection);
+                self.dismiss(core, &found, false);
+                continue;
+            }
             let peer = || connection.stream.peer().clone();
             let event = if connection.stalled_for(now) > self.config.message_timeout {
                 OrbEvent::Stalled { peer: peer() }

@@ -1,5 +1,6 @@
 //! The server's side: lanes with their listeners, connections and threads, and the way of a request through them.
 
+mod accepting;
 pub(crate) mod admission;
 pub(crate) mod arriving;
 pub(crate) mod budget;
@@ -14,6 +15,7 @@ mod ready;
 pub(crate) mod request;
 mod rush;
 pub(crate) mod serving;
+pub(crate) mod silence;
 pub(crate) mod worker;
 
 use std::io;

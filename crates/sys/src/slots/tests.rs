@@ -38,6 +38,20 @@ mod ordinary {
     }
 
     #[test]
+    fn what_is_in_use_is_not_retired_as_unused() {
+        let table = table(10);
+        let (index, generation) = table.insert(5).unwrap();
+        let guard = table.get(index, generation).unwrap();
+        assert_eq!(table.retire_unused(index, generation), Retired::Stale);
+        drop(guard);
+        assert_eq!(table.get(index, generation).as_deref(), Some(&5));
+        assert_eq!(table.retire_unused(index, generation), Retired::Taken(5));
+        assert_eq!(table.retire_unused(index, generation), Retired::Stale);
+        assert!(table.get(index, generation).is_none() && table.is_empty());
+        assert_eq!(table.insert(6).unwrap(), (index, generation + 1));
+    }
+
+    #[test]
     fn the_last_one_out_hands_the_value_over() {
         let given = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&given);

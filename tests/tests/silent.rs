@@ -1,0 +1,119 @@
+//! Peers that connect and say nothing: they keep nobody out.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::{Dispatch, Endpoint, Event, Orb, PoolConfig, Reference};
+use corelane_net::Peer;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_tests::{EVERY_DISPATCH, Server, client, serve_with};
+
+const CLOSE_CONNECTION: u8 = 5;
+
+/// A connection that says nothing, and that the server has taken in.
+fn silent(server: &Server) -> TcpStream {
+    let opened = server.orb.event_counts().connections_opened;
+    let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    while server.orb.event_counts().connections_opened == opened {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    stream
+}
+
+/// The end of a connection as its peer sees it.
+fn is_told_of_the_end(mut stream: TcpStream) -> bool {
+    let mut last = Vec::new();
+    stream.read_to_end(&mut last).unwrap();
+    last.len() == 12 && last[7] == CLOSE_CONNECTION
+}
+
+#[test]
+fn who_said_nothing_makes_room_the_oldest_first() {
+    for dispatch in EVERY_DISPATCH {
+        let told = Arc::new(Mutex::new("events", Scope::Connection, Vec::new()));
+        let events = Arc::clone(&told);
+        let pool = PoolConfig { dispatch, connections: 4, ..PoolConfig::default() };
+        let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").on_event(move |event| {
+            if let Event::SilentClosed { peer, made_room: true, .. } = event {
+                events.lock().push(peer.clone());
+            }
+        }));
+        let quiet: Vec<_> = (0..3).map(|_| silent(&server)).collect();
+        let addresses: Vec<_> = quiet.iter().map(|stream| Peer::Ip(stream.local_addr().unwrap())).collect();
+        let clients: Vec<_> = (0..4).map(|_| client(&server.ior)).collect();
+        for (_, probe) in &clients {
+            assert_eq!(probe.cube_octet(2).unwrap(), 8, "{dispatch:?}");
+        }
+        assert_eq!(*told.lock(), addresses, "{dispatch:?}");
+        assert!(quiet.into_iter().all(is_told_of_the_end), "{dispatch:?}");
+        // Those that have just been used make room for nobody.
+        let (_orb, further) = client(&server.ior);
+        further.with_timeout(Duration::from_millis(500)).cube_octet(2).unwrap_err();
+        let counts = server.orb.event_counts();
+        assert!(counts.connections_refused > 0 && counts.silent_closed == 3, "{dispatch:?}: {counts:?}");
+        for (_, probe) in &clients {
+            assert_eq!(probe.cube_octet(3).unwrap(), 27, "{dispatch:?}");
+        }
+        assert_eq!(server.orb.event_counts().connections_opened, 7, "{dispatch:?}: a client had to connect anew");
+    }
+}
+
+/// What a server's process may have open is soon used up by peers that cost nothing.
+#[test]
+fn a_server_without_descriptors_lets_new_clients_in() {
+    let mut server = Command::new("sh")
+        .args(["-c", "ulimit -n 48 && exec \"$0\"", env!("CARGO_BIN_EXE_probe-server")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let (port, ior) = line.trim().split_once(' ').unwrap();
+    let port: u16 = port.parse().unwrap();
+    let quiet: Vec<_> = (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    for _ in 0..3 {
+        let (_orb, probe) = client(ior);
+        assert_eq!(probe.with_timeout(Duration::from_secs(20)).cube_octet(2).unwrap(), 8);
+    }
+    drop(quiet);
+    drop(server.stdin.take());
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn a_first_request_has_its_time_where_a_pool_says_so() {
+    for dispatch in EVERY_DISPATCH {
+        let first_request_timeout = Some(Duration::from_millis(100));
+        let pool = PoolConfig { dispatch, first_request_timeout, ..PoolConfig::default() };
+        // Looked at every 10 ms.
+        let quick = Duration::from_millis(1);
+        let server = serve_with(Orb::builder().pool(pool).idle_connection_time(quick).listen("tcp:127.0.0.1:0"));
+        let (_orb, probe) = client(&server.ior);
+        assert_eq!(probe.cube_octet(2).unwrap(), 8);
+        assert!(is_told_of_the_end(silent(&server)), "{dispatch:?}");
+        while server.orb.event_counts().silent_closed == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(probe.cube_octet(3).unwrap(), 27);
+        assert_eq!(server.orb.event_counts().connections_opened, 2, "{dispatch:?}: the client had to connect anew");
+    }
+}
+
+#[test]
+fn without_that_silence_is_no_fault() {
+    let server = serve_with(
+        Orb::builder()
+            .idle_connection_time(Duration::from_millis(1))
+            .listen("tcp:127.0.0.1:0")
+            .pool(PoolConfig { dispatch: Dispatch::LeaderFollowers { threads: 1 }, ..PoolConfig::default() }),
+    );
+    let mut quiet = silent(&server);
+    quiet.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
+    assert!(quiet.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+}
