@@ -120,7 +120,9 @@ impl Probe for TestProbe {
         Ok(Counts {
             system_calls: now.syscalls,
             locks: now.locks,
+            lane_locks: now.lane_locks,
             orb_locks: now.orb_locks,
+            futex: now.futex,
             allocations: now.allocations,
             handoffs: now.handoffs,
         })

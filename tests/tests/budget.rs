@@ -2,19 +2,28 @@
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId};
-use corelane::{Dispatch, Orb, PoolConfig, Reference};
+use corelane::{Dispatch, Endpoint, Orb, PoolConfig, Reference};
 use corelane_sys::counters;
 use corelane_tests::real_time::fifo_orb;
 use corelane_tests::{Counts, Probe, ProbeRef, Server, Small, TestProbe, client, serve, serve_with};
+use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
+use corelane_wire::{Cdr, CharSet, Encoder, Endian, Version};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 const CALLS: u64 = 500;
 
 /// What one call costs the client, averaged over many, and what it costs the thread that serves.
 struct Cost {
-    client: [u64; 4],
-    server: [u64; 4],
+    client: Each,
+    server: Each,
+    /// Locks of any scope that the server took.
+    server_locks: u64,
 }
+
+/// System calls, allocations, locks of the lane, locks of the ORB, hand-offs, futex calls.
+type Each = [u64; 6];
 
 /// Counts `CALLS` calls after warm-up. The server has one serving thread, so its counts are those of one thread.
 fn measure(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
@@ -29,18 +38,27 @@ fn measure(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
         call(probe);
     }
     let client = counters::snapshot() - here;
-    let server = of(&probe.cost_so_far().unwrap(), &before);
-    let client = [client.syscalls, client.allocations, client.orb_locks, client.handoffs];
+    let after = probe.cost_so_far().unwrap();
+    let server = of(&after, &before);
+    let server_locks = (after.locks - before.locks) * 1000 / (CALLS + 1);
+    let client =
+        [client.syscalls, client.allocations, client.lane_locks, client.orb_locks, client.handoffs, client.futex];
     // From one question to the next the server has run the calls and the second half of one and the first of the other.
-    Cost { client: client.map(|all| all * 1000 / CALLS), server: server.map(|all| all * 1000 / (CALLS + 1)) }
+    Cost {
+        client: client.map(|all| all * 1000 / CALLS),
+        server: server.map(|all| all * 1000 / (CALLS + 1)),
+        server_locks,
+    }
 }
 
-fn of(after: &Counts, before: &Counts) -> [u64; 4] {
+fn of(after: &Counts, before: &Counts) -> Each {
     [
         after.system_calls - before.system_calls,
         after.allocations - before.allocations,
+        after.lane_locks - before.lane_locks,
         after.orb_locks - before.orb_locks,
         after.handoffs - before.handoffs,
+        after.futex - before.futex,
     ]
 }
 
@@ -48,9 +66,14 @@ fn of(after: &Counts, before: &Counts) -> [u64; 4] {
 /// that one stray event among all calls shows.
 fn assert_budget(server: &Server, system_calls: u64, what: &str, call: impl Fn(&ProbeRef)) {
     let (_orb, probe) = client(&server.ior);
-    let cost = measure(&probe, call);
-    assert_eq!(cost.client, [2000, 0, 0, 0], "{what}: system calls, allocations, ORB locks, hand-offs of the client");
-    assert_eq!(cost.server, [system_calls * 1000, 0, 0, 0], "{what}: the same of the server");
+    assert_costs(&measure(&probe, call), system_calls, what);
+}
+
+fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
+    let all = "system calls, allocations, lane locks, ORB locks, hand-offs, futex calls";
+    assert_eq!(cost.client, [2000, 0, 0, 0, 0, 0], "{what}: {all} of the client");
+    assert_eq!(cost.server, [system_calls * 1000, 0, 0, 0, 0, 0], "{what}: {all} of the server");
+    assert_eq!(cost.server_locks, 1000, "{what}: the server's only lock is that of the connection's output");
 }
 
 fn every_plain_argument(server: &Server, system_calls: u64) {
@@ -99,12 +122,66 @@ fn other_carriers_cost_no_more() {
         let futex = (counters::snapshot() - before).futex;
         // `measure` makes 200 calls to warm up, 4 questions, and `CALLS`.
         let futex = futex * 1000 / (CALLS + 202);
-        assert_eq!(cost.client[1..], [0, 0, 0], "{dispatch:?}: allocations, ORB locks, hand-offs");
-        assert_eq!(cost.server[1..], [0, 0, 0], "{dispatch:?}: the same of the server");
+        assert_eq!(cost.client[1..5], [0, 0, 0, 0], "{dispatch:?}: allocations, lane locks, ORB locks, hand-offs");
+        assert_eq!(cost.server[1..5], [0, 0, 0, 0], "{dispatch:?}: the same of the server");
         // A side that is late finds what it waits for, and makes fewer.
         assert!(cost.client[0] + futex <= most[0] * 1000 + 50, "{dispatch:?}: {:?} + {futex}", cost.client);
         assert!(cost.server[0] <= most[1] * 1000, "{dispatch:?}: {:?}", cost.server);
     }
+}
+
+/// Where client and server write ISO 8859-1, text is no `str` as it comes: it is made one in the thread's arena.
+#[test]
+fn text_in_another_code_set_costs_no_more() {
+    let latin = || Orb::builder().native_char_set(CharSet::Latin1);
+    for (dispatch, system_calls) in
+        [(Dispatch::LeaderFollowers { threads: 1 }, 3), (Dispatch::ThreadPerConnection { most: 16 }, 2)]
+    {
+        let pool = PoolConfig { dispatch, ..PoolConfig::default() };
+        let server = serve_with(latin().pool(pool).listen("tcp:127.0.0.1:0"));
+        let orb = latin().build().unwrap();
+        let probe = ProbeRef::from_object(orb.string_to_object(&server.ior).unwrap().unwrap());
+        let cost = measure(&probe, |probe| assert_eq!(probe.length_of("grün").unwrap(), 4));
+        assert_costs(&cost, system_calls, "a string in ISO 8859-1");
+    }
+}
+
+/// A peer of the other byte order: its numbers are turned around in the thread's arena.
+#[test]
+fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
+    let server = serve(Dispatch::LeaderFollowers { threads: 1 });
+    let (_orb, probe) = client(&server.ior);
+    let key = server.probe.as_object().ior().known_profiles().next().unwrap().object_key.to_vec();
+    let longs: Vec<i32> = (0..1024).collect();
+    let mut encoder = Encoder::new();
+    encoder.set_endian(Endian::from_flag(Endian::NATIVE.flag() ^ 1));
+    let head = RequestHead {
+        version: Version::GIOP_1_2,
+        request_id: 1,
+        response: ResponseExpected::Target,
+        target: Target::Key(&key),
+        operation: b"sum",
+        contexts: &[],
+    };
+    giop::write_request_header(&mut encoder, &head).unwrap();
+    longs.encode(&mut encoder).unwrap();
+    giop::finish(&mut encoder).unwrap();
+    let request = encoder.to_vec();
+    let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut call = || {
+        stream.write_all(&request).unwrap();
+        // Header, reply header without contexts, and the sum, in the server's own byte order.
+        let mut reply = [0; 28];
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[24..], 523_776i32.to_ne_bytes());
+    };
+    (0..200).for_each(|_| call());
+    probe.cost_so_far().unwrap();
+    let before = probe.cost_so_far().unwrap();
+    (0..CALLS).for_each(|_| call());
+    let cost = of(&probe.cost_so_far().unwrap(), &before).map(|all| all * 1000 / (CALLS + 1));
+    assert_eq!(cost, [3000, 0, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -113,7 +190,7 @@ fn a_precise_deadline_costs_the_client_a_third_system_call() {
     let (_orb, probe) = client(&server.ior);
     let probe = probe.with_timeout(Duration::from_millis(500));
     let cost = measure(&probe, |probe| assert_eq!(probe.cube_octet(3).unwrap(), 27));
-    assert_eq!(cost.client, [3000, 0, 0, 0]);
+    assert_eq!(cost.client, [3000, 0, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -121,7 +198,7 @@ fn a_variable_result_costs_the_client_one_allocation() {
     let server = serve(Dispatch::LeaderFollowers { threads: 1 });
     let (_orb, probe) = client(&server.ior);
     let cost = measure(&probe, |probe| assert_eq!(probe.echo("text").unwrap(), "text"));
-    assert_eq!(cost.client, [2000, 1000, 0, 0]);
+    assert_eq!(cost.client, [2000, 1000, 0, 0, 0, 0]);
 }
 
 /// A probe in a real-time POA, and its reference as text.
@@ -138,7 +215,7 @@ fn in_pool(orb: &Orb, pool: ThreadpoolId, priority: i16) -> String {
 }
 
 /// What a call of a probe in a pool costs the server.
-fn served_for(ior: &str) -> [u64; 4] {
+fn served_for(ior: &str) -> Each {
     let (_orb, probe) = client(ior);
     measure(&probe, |probe| assert_eq!(probe.cube_octet(3).unwrap(), 27)).server
 }
@@ -150,7 +227,7 @@ fn a_lane_costs_what_a_plain_pool_costs() {
     let config = LanesConfig { lanes: lanes.into(), ..LanesConfig::default() };
     let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
     for priority in [100, 20_000] {
-        assert_eq!(served_for(&in_pool(&orb, pool, priority)), [3000, 0, 0, 0], "lane {priority}");
+        assert_eq!(served_for(&in_pool(&orb, pool, priority)), [3000, 0, 0, 0, 0, 0], "lane {priority}");
     }
 }
 
@@ -159,6 +236,6 @@ fn a_thread_without_a_lane_changes_its_priority_by_two_system_calls_or_none() {
     let orb = fifo_orb();
     let config = ThreadpoolConfig { default_priority: 335, ..ThreadpoolConfig::default() };
     let pool = orb.real_time().create_threadpool(&config).unwrap();
-    assert_eq!(served_for(&in_pool(&orb, pool, 335)), [3000, 0, 0, 0]);
-    assert_eq!(served_for(&in_pool(&orb, pool, 16384)), [5000, 0, 0, 0]);
+    assert_eq!(served_for(&in_pool(&orb, pool, 335)), [3000, 0, 0, 0, 0, 0]);
+    assert_eq!(served_for(&in_pool(&orb, pool, 16384)), [5000, 0, 0, 0, 0, 0]);
 }

@@ -1,7 +1,7 @@
 //! What a peer still gets when its connection ends, and how much of it may wait.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use corelane::{Dispatch, Endpoint, Orb, PoolConfig, Reference};
@@ -164,6 +164,43 @@ fn one_connection_does_not_fill_the_queue() {
             stream.read_exact(&mut body).unwrap();
             assert_eq!((kind, &body[4..8]), (REPLY, &[0; 4][..]), "a request was refused");
         }
+    }
+}
+
+/// A peer that has said all it will may still listen: what it asked is answered.
+#[test]
+fn a_half_closed_peer_gets_its_reply() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve(dispatch);
+        let mut stream = connect(&server);
+        stream.write_all(&request(&key(&server), 7, "slow", |encoder| encoder.write_u32(50))).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let (kind, size) = header(&mut stream);
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap_or_else(|cut| panic!("{dispatch:?}: {cut}"));
+        assert_eq!((kind, size, rest.len()), (REPLY, rest.len(), size), "{dispatch:?}");
+        assert_eq!(rest[..8], [7, 0, 0, 0, 0, 0, 0, 0], "{dispatch:?}: another id, or an exception");
+    }
+}
+
+/// One that listens no more either, and does not say so, keeps its connection only for so long.
+#[test]
+fn a_half_closed_peer_that_reads_nothing_is_let_go() {
+    for dispatch in EVERY_DISPATCH {
+        let pool = PoolConfig { dispatch, output_timeout: Duration::from_millis(200), ..PoolConfig::default() };
+        let server = serve_with(
+            Orb::builder().pool(pool).idle_connection_time(Duration::from_millis(1)).listen("tcp:127.0.0.1:0"),
+        );
+        let mut stream = connect(&server);
+        let data = vec![7; 24 << 20];
+        stream.write_all(&request(&key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap())).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let start = Instant::now();
+        while server.orb.event_counts().connections_closed == 0 {
+            assert!(start.elapsed() < Duration::from_secs(20), "{dispatch:?}: it is held");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(stream);
     }
 }
 

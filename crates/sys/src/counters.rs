@@ -79,6 +79,59 @@ thread_local! {
     };
 }
 
+/// The same of all threads together.
+#[cfg(any(test, feature = "testing"))]
+mod process {
+    use std::sync::atomic::AtomicU64;
+
+    pub(super) struct Totals {
+        pub(super) syscalls: AtomicU64,
+        pub(super) locks: AtomicU64,
+        pub(super) lane_locks: AtomicU64,
+        pub(super) orb_locks: AtomicU64,
+        pub(super) futex: AtomicU64,
+        pub(super) handoffs: AtomicU64,
+        pub(super) allocations: AtomicU64,
+    }
+
+    pub(super) static TOTALS: Totals = Totals {
+        syscalls: AtomicU64::new(0),
+        locks: AtomicU64::new(0),
+        lane_locks: AtomicU64::new(0),
+        orb_locks: AtomicU64::new(0),
+        futex: AtomicU64::new(0),
+        handoffs: AtomicU64::new(0),
+        allocations: AtomicU64::new(0),
+    };
+}
+
+/// Counts of all threads of the process, for tests of what several of them do together. Octets of allocations are not among them.
+#[cfg(any(test, feature = "testing"))]
+pub fn of_process() -> Counters {
+    use std::sync::atomic::Ordering;
+
+    let totals = &process::TOTALS;
+    Counters {
+        syscalls: totals.syscalls.load(Ordering::Relaxed),
+        locks: totals.locks.load(Ordering::Relaxed),
+        lane_locks: totals.lane_locks.load(Ordering::Relaxed),
+        orb_locks: totals.orb_locks.load(Ordering::Relaxed),
+        futex: totals.futex.load(Ordering::Relaxed),
+        handoffs: totals.handoffs.load(Ordering::Relaxed),
+        allocations: totals.allocations.load(Ordering::Relaxed),
+        ..Counters::default()
+    }
+}
+
+/// Counts one in the calling thread, and in tests in the process too.
+macro_rules! bump {
+    ($which:ident) => {{
+        CELLS.with(|cells| cells.$which.set(cells.$which.get().wrapping_add(1)));
+        #[cfg(any(test, feature = "testing"))]
+        process::TOTALS.$which.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }};
+}
+
 /// The calling thread's counts since it began.
 pub fn snapshot() -> Counters {
     CELLS.with(|cells| Counters {
@@ -97,22 +150,22 @@ pub fn snapshot() -> Counters {
 /// Counts one piece of work handed to another thread, for queues made outside this crate.
 #[inline]
 pub fn count_handoff() {
-    bump(|cells| &cells.handoffs);
+    bump!(handoffs);
 }
 
 #[inline]
 pub(crate) fn count_syscall() {
-    bump(|cells| &cells.syscalls);
+    bump!(syscalls);
 }
 
 #[inline]
 pub(crate) fn count_futex() {
-    bump(|cells| &cells.futex);
+    bump!(futex);
 }
 
 #[inline]
 pub(crate) fn count_allocation(octets: usize) {
-    bump(|cells| &cells.allocations);
+    bump!(allocations);
     CELLS.with(|cells| cells.allocated_bytes.set(cells.allocated_bytes.get().wrapping_add(octets as u64)));
 }
 
@@ -123,20 +176,12 @@ pub(crate) fn count_freed(octets: usize) {
 
 #[inline]
 pub(crate) fn count_lock(scope: crate::lock::Scope) {
-    bump(|cells| &cells.locks);
+    bump!(locks);
     match scope {
         crate::lock::Scope::Connection => {}
-        crate::lock::Scope::Lane => bump(|cells| &cells.lane_locks),
-        crate::lock::Scope::Orb => bump(|cells| &cells.orb_locks),
+        crate::lock::Scope::Lane => bump!(lane_locks),
+        crate::lock::Scope::Orb => bump!(orb_locks),
     }
-}
-
-#[inline(always)]
-fn bump(which: impl FnOnce(&Cells) -> &Cell<u64>) {
-    CELLS.with(|cells| {
-        let cell = which(cells);
-        cell.set(cell.get().wrapping_add(1));
-    });
 }
 
 #[cfg(all(test, not(loom)))]

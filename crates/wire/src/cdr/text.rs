@@ -267,10 +267,19 @@ impl<'m> Decoder<'m> {
 
     #[inline]
     fn borrowed_text(&self, octets: &'m [u8], set: CharSet) -> Result<&'m str, CdrError> {
-        match text(octets, set)? {
-            Cow::Borrowed(text) => Ok(text),
-            Cow::Owned(converted) => Ok(self.bump()?.alloc_str(&converted)),
+        if set == CharSet::Latin1 && !octets.is_ascii() {
+            return self.converted(octets);
         }
+        std::str::from_utf8(octets).map_err(|_| CdrError::NotInCodeSet)
+    }
+
+    /// ISO 8859-1 made UTF-8, in the arena from the start: nothing is allocated on the way.
+    #[cold]
+    fn converted(&self, octets: &[u8]) -> Result<&'m str, CdrError> {
+        let beyond_ascii = octets.iter().filter(|octet| !octet.is_ascii()).count();
+        let mut text = BumpString::with_capacity_in(octets.len() + beyond_ascii, self.bump()?);
+        text.extend(octets.iter().map(|octet| char::from(*octet)));
+        Ok(text.into_bump_str())
     }
 
     fn bump(&self) -> Result<&'m Bump, CdrError> {
