@@ -4,7 +4,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{self as system, Child, Command, Stdio};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,16 +23,58 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Two ports that are free now.
+    /// Two ports that are free now, and that the system gives to nobody who asks for any port: the servers may start late.
     ///
     /// # Errors
-    /// The system has none.
+    /// None is free.
     pub fn free() -> Result<Self, String> {
-        let bind = || TcpListener::bind("127.0.0.1:0").map_err(|error| format!("looking for a free port: {error}"));
-        let (one, two) = (bind()?, bind()?);
-        let port = |socket: &TcpListener| socket.local_addr().map(|at| at.port()).map_err(|error| error.to_string());
-        Ok(Self { server: port(&one)?, client: port(&two)? })
+        Ok(Self { server: free_port()?, client: free_port()? })
     }
+}
+
+/// How many ports are tried, from `LOWEST` on.
+const PORTS: u32 = 20_000;
+
+/// The ephemeral ports of Linux begin at 32,768.
+const LOWEST: u32 = 12_000;
+
+fn free_port() -> Result<u16, String> {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let mut trouble = String::new();
+    for _ in 0..100 {
+        // Another run of these tests at the same time begins elsewhere.
+        let next = system::id().wrapping_mul(101).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % PORTS;
+        let port = u16::try_from(LOWEST + next).map_err(|error| error.to_string())?;
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Ok(_) => return Ok(port),
+            Err(error) => trouble = format!("looking for a free port: {port}: {error}"),
+        }
+    }
+    Err(trouble)
+}
+
+/// One of the two programs of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that publishes the reference.
+    Server,
+    /// The one that makes the checks.
+    Client,
+}
+
+/// The head of a GIOP message that was on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Who sent it.
+    pub from: Side,
+    /// It went over a connection that the server opened to the client.
+    pub calls_back: bool,
+    /// The version is GIOP 1.x.
+    pub minor: u8,
+    /// Its type as the header has it.
+    pub kind: u8,
+    /// Octets behind the header.
+    pub size: u32,
 }
 
 /// What the dissector says of a capture.
@@ -42,8 +86,8 @@ pub enum Verdict {
     Complete {
         /// One failed check for each kind of message of which one is malformed.
         malformed: Vec<Failed>,
-        /// How many packets have GIOP messages that it recognised.
-        recognised: usize,
+        /// The messages that it recognised.
+        messages: Vec<Message>,
     },
 }
 
@@ -51,9 +95,25 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Capture {
     child: Child,
+    ports: Ports,
     file: PathBuf,
     folder: PathBuf,
 }
+
+/// The columns that the dissector prints. The summary is the last, as it may have tabs.
+const COLUMNS: [&str; 11] = [
+    "frame.number",
+    "tcp.srcport",
+    "tcp.dstport",
+    "tcp.analysis.lost_segment",
+    "tcp.analysis.ack_lost_segment",
+    "_ws.malformed",
+    "giop.minor_version",
+    "giop.type",
+    "giop.len",
+    "giop.request_op",
+    "_ws.col.Info",
+];
 
 impl Capture {
     /// Starts capturing into `folder` and waits until packets are being seen.
@@ -68,14 +128,14 @@ impl Capture {
         }
         let log = folder.join("dumpcap.log");
         let output = fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-        // dumpcap is the part of tshark that captures. The buffer is 64 MiB.
+        // dumpcap is the part of tshark that captures. The buffer is 128 MiB.
         let mut command = Command::new("dumpcap");
-        command.args(["-q", "-i", "lo", "-B", "64", "-a", "duration:300"]);
+        command.args(["-q", "-i", "lo", "-B", "128", "-a", "duration:300"]);
         command.arg("-f").arg(format!("tcp port {} or tcp port {}", ports.server, ports.client));
         command.arg("-w").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
         let child =
             command.spawn().map_err(|error| format!("`dumpcap` (Debian's tshark) could not be started: {error}"))?;
-        let mut capture = Self { child, file, folder: folder.to_path_buf() };
+        let mut capture = Self { child, ports, file, folder: folder.to_path_buf() };
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let said = fs::read_to_string(&log).unwrap_or_default();
@@ -92,43 +152,42 @@ impl Capture {
         }
     }
 
-    /// Ends the capture and says what the dissector makes of it.
+    /// Ends the capture and says what the dissector makes of it, with preferences `NAME:VALUE`. The last call of the run was `shutdown`.
     ///
     /// # Errors
     /// tshark is missing or cannot read the capture.
-    pub fn finish(mut self) -> Result<Verdict, String> {
-        // Packets reach dumpcap's file about once in a second at the latest.
-        thread::sleep(Duration::from_millis(1200));
-        self.end();
-        let lost = "tcp.analysis.lost_segment || tcp.analysis.ack_lost_segment";
-        if !self.dissect(lost, &["frame.number"])?.is_empty() {
-            return Ok(Verdict::Incomplete);
-        }
-        let recognised = self.dissect("giop", &["frame.number"])?.len();
-        let mut malformed: Vec<Failed> = Vec::new();
-        for line in self.dissect("_ws.malformed", &["_ws.col.Info", "frame.number"])? {
-            let check = format!("malformed-{}", kind(&line));
-            if !malformed.iter().any(|other| other.check == check) {
-                malformed.push(Failed { line: format!("FAIL {check} got {line} in {}", self.file.display()), check });
-            }
-        }
-        Ok(Verdict::Complete { malformed, recognised })
-    }
-
-    fn dissect(&self, filter: &str, fields: &[&str]) -> Result<Vec<String>, String> {
+    pub fn finish(mut self, preferences: &[&str]) -> Result<Verdict, String> {
+        self.stop()?;
+        let filter = "giop || _ws.malformed || tcp.analysis.lost_segment || tcp.analysis.ack_lost_segment";
         let mut command = Command::new("tshark");
+        // Without these the dissector leaves messages above ten million octets alone, and a port's number says what its packets are.
+        command.args(["-o", "giop.max_message_size:100000000", "-o", "tcp.try_heuristic_first:TRUE"]);
+        command.args(preferences.iter().flat_map(|preference| ["-o", preference]));
         command.arg("-r").arg(&self.file).args(["-Y", filter, "-T", "fields"]);
-        command.args(fields.iter().flat_map(|field| ["-e", field]));
+        command.args(COLUMNS.iter().flat_map(|column| ["-e", column]));
         // tshark warns about root on its standard error, so that does not belong to the answer.
         let finished = process::run_apart(command, "tshark", &self.folder, Duration::from_secs(120))?;
         if !finished.status.success() {
             return Err(format!("tshark ended with {}\n{}", finished.status, finished.output));
         }
-        Ok(finished.output.lines().map(str::to_owned).collect())
+        read(&finished.output, self.ports, &self.file)
+    }
+
+    /// Lets dumpcap write what it has and end.
+    fn stop(&mut self) -> Result<(), String> {
+        // The system hands packets over after a quarter of a second at the latest.
+        thread::sleep(Duration::from_millis(400));
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -INT $0"]).arg(self.child.id().to_string());
+        command.status().map_err(|error| format!("`sh` could not be started: {error}"))?;
+        match process::wait(&mut self.child, Duration::from_secs(20))? {
+            Some(_) => Ok(()),
+            None => Err("dumpcap did not end when told to".to_owned()),
+        }
     }
 
     fn end(&mut self) {
-        // The file is written as packets come and whole up to the last of them; the child is ours and not yet waited for.
+        // A child that has been waited for is not killed again.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -138,6 +197,44 @@ impl Drop for Capture {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Reads what tshark printed, a line for each packet.
+fn read(lines: &str, ports: Ports, file: &Path) -> Result<Verdict, String> {
+    let mut malformed: Vec<Failed> = Vec::new();
+    let mut messages = Vec::new();
+    let mut ended = false;
+    for line in lines.lines() {
+        let columns: Vec<&str> = line.splitn(COLUMNS.len(), '\t').collect();
+        let [frame, source, target, lost, ack_lost, trouble, minors, kinds, sizes, operations, summary] = columns[..]
+        else {
+            return Err(format!("tshark printed another line than it was asked for: {line}"));
+        };
+        if !(lost.is_empty() && ack_lost.is_empty()) {
+            return Ok(Verdict::Incomplete);
+        }
+        let check = format!("malformed-{}", kind(summary));
+        if !trouble.is_empty() && !malformed.iter().any(|other| other.check == check) {
+            let line = format!("FAIL {check} got {summary} in packet {frame} of {}", file.display());
+            malformed.push(Failed { line, check });
+        }
+        let (source, target) = (number::<u16>(source)?, number::<u16>(target)?);
+        let from = if source == ports.server || target == ports.client { Side::Server } else { Side::Client };
+        let calls_back = source == ports.client || target == ports.client;
+        for ((minor, kind), size) in minors.split(',').zip(kinds.split(',')).zip(sizes.split(',')) {
+            // A packet in which only the trouble was seen has no such columns.
+            if !minor.is_empty() {
+                let (minor, kind, size) = (number(minor)?, number(kind)?, number(size)?);
+                messages.push(Message { from, calls_back, minor, kind, size });
+            }
+        }
+        ended |= operations.split(',').any(|operation| operation == "shutdown");
+    }
+    Ok(if ended { Verdict::Complete { malformed, messages } } else { Verdict::Incomplete })
+}
+
+fn number<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("tshark printed `{text}` where a number is expected"))
 }
 
 /// The message type in the dissector's summary, such as "GIOP 1.2 Fragment, s=8 id=5".
@@ -156,6 +253,41 @@ mod tests {
         assert_eq!(kind("GIOP 1.2 Fragment, s=8 id=500000[Malformed Packet]\t1519"), "Fragment");
         assert_eq!(kind("GIOP 1.1 Request, s=52 id=5: op=echo_x\t7"), "Request");
         assert_eq!(kind("[Malformed Packet]\t8"), "packet");
+    }
+
+    const PORTS: Ports = Ports { server: 1000, client: 2000 };
+
+    fn read_lines(lines: &str) -> Result<Verdict, String> {
+        read(lines, PORTS, Path::new("a"))
+    }
+
+    #[test]
+    fn packets_become_messages_with_their_senders() {
+        let lines = "4\t7\t1000\t\t\t\t2,2\t0,7\t244,9\tx\tGIOP 1.2 Fragment, s=9 id=2: op=x\n\
+                     5\t1000\t7\t\t\t\t2\t1\t15\t\tGIOP 1.2 Reply, s=15 id=2: No Exception\n\
+                     6\t8\t2000\t\t\t\t0\t0\t30\ty\tGIOP 1.0 Request, s=30 id=2: op=y\n\
+                     7\t7\t1000\t\t\t[Malformed Packet: GIOP]\t1\t0\t30\tshutdown\tGIOP 1.1 Request, s=30 id=2: op=shutdown\n";
+        let Ok(Verdict::Complete { malformed, messages }) = read_lines(lines) else { panic!("not complete") };
+        let seen: Vec<_> = messages.iter().map(|m| (m.from, m.calls_back, m.minor, m.kind, m.size)).collect();
+        let (client, server) = (Side::Client, Side::Server);
+        let expected = [
+            (client, false, 2, 0, 244),
+            (client, false, 2, 7, 9),
+            (server, false, 2, 1, 15),
+            (server, true, 0, 0, 30),
+            (client, false, 1, 0, 30),
+        ];
+        assert_eq!(seen, expected);
+        assert!(malformed.len() == 1 && malformed[0].check == "malformed-Request", "{malformed:?}");
+    }
+
+    #[test]
+    fn a_capture_with_a_gap_or_without_its_end_is_not_judged() {
+        let shutdown = "7\t7\t1000\t\t\t\t2\t0\t30\tshutdown\tGIOP 1.2 Request, s=30 id=2\n";
+        assert_eq!(read_lines(&format!("6\t7\t1000\t1\t\t\t\t\t\t\tTCP\n{shutdown}")), Ok(Verdict::Incomplete));
+        assert_eq!(read_lines(&shutdown.replace("shutdown", "other")), Ok(Verdict::Incomplete));
+        assert!(matches!(read_lines(shutdown), Ok(Verdict::Complete { .. })));
+        assert!(read_lines("no such line").is_err());
     }
 
     #[test]

@@ -8,12 +8,14 @@
 //! - [`process`]: a program of bounded life, its output kept.
 //! - [`peers`]: how each ORB's programs are built and started.
 //! - [`capture`]: the traffic on the wire, judged by Wireshark's dissector.
+//! - [`asked`]: whether the messages are what the run asked for: the version, the fragments.
 //! - [`pair`]: one client against one server, judged.
 //! - [`suite`]: Corelane's own server and client, on the code that the IDL compiler makes of interop.idl.
 //!
 //! Everything fails when a peer is missing; nothing is silently left out.
 #![forbid(unsafe_code)]
 
+pub mod asked;
 pub mod capture;
 pub mod pair;
 pub mod peers;

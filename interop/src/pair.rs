@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::asked::Asked;
 use crate::capture::{Capture, Ports, Verdict};
 use crate::peers::{Orb, Peers, Variant};
 use crate::process::{self, Server};
@@ -13,9 +14,6 @@ use crate::skips::Skips;
 /// How long a client may take for all its checks; it takes a few seconds alone.
 const LIFE: Duration = Duration::from_secs(180);
 
-/// The greatest large message of a dissected run: enough for fragments, and little enough to be captured without loss.
-const DISSECTED_BIG: &str = "20000";
-
 /// How often a run is repeated because its capture lost packets.
 const CAPTURES: usize = 5;
 
@@ -24,7 +22,8 @@ const CAPTURES: usize = 5;
 pub enum Traffic {
     /// Only the client judges.
     Unwatched,
-    /// A message that the dissector finds malformed is a failed check named `malformed-TYPE`.
+    /// A message that the dissector finds malformed is a failed check named `malformed-TYPE`; other versions than the variant's, and
+    /// fragments that are missing, too large or not asked for, are failed checks named `wire-...`.
     Dissected,
 }
 
@@ -37,14 +36,25 @@ pub struct Extra<'o> {
     pub server: &'o [&'o str],
     /// The client's options.
     pub client: &'o [&'o str],
+    /// The client finds the server by its plain key, in this version of GIOP, and not by the reference that it published.
+    pub by_key: Option<ByKey>,
 }
 
-/// Runs all checks of `client` against `server` and returns how many passed. `folder` is for files of the run.
+/// The version that a `corbaloc` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByKey {
+    /// None, which is GIOP 1.0.
+    Unnamed,
+    /// GIOP 1.2.
+    Giop12,
+}
+
+/// Runs all checks of `client` against `server` and returns what passed. `folder` is for files of the run.
 ///
 /// # Errors
 /// A peer is missing or does not start, a check fails that interop/skips does not list, one listed there passes, or the
 /// server does not end as the last check tells it to.
-pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: Traffic) -> Result<usize, String> {
+pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: Traffic) -> Result<Report, String> {
     run_with(folder, server, client, variant, traffic, Extra::default())
 }
 
@@ -59,7 +69,7 @@ pub fn run_with(
     variant: Variant,
     traffic: Traffic,
     extra: Extra<'_>,
-) -> Result<usize, String> {
+) -> Result<Report, String> {
     let run = Run { peers: Peers::build(&folder.join("peers"))?, server, client, variant, extra };
     let name = format!("{}-serves-{}-{}{}", server.name(), client.name(), variant.name, extra.name);
     match traffic {
@@ -77,31 +87,41 @@ struct Run<'o> {
 }
 
 impl Run<'_> {
-    fn unwatched(&self, files: &Path) -> Result<usize, String> {
+    fn unwatched(&self, files: &Path) -> Result<Report, String> {
         make_folder(files)?;
         let skips = self.skips()?;
-        let (report, talk) = self.calls(files, Ports { server: 0, client: 0 }, &skips.options())?;
-        judge(&skips, &report, &talk, Traffic::Unwatched)
+        let (report, talk) = self.calls(files, Ports::free()?, &skips.options())?;
+        judge(&skips, report, &talk, Traffic::Unwatched)
     }
 
-    fn dissected(&self, files: &Path) -> Result<usize, String> {
+    fn dissected(&self, files: &Path) -> Result<Report, String> {
         make_folder(files)?;
         let skips = self.skips()?;
-        let mut options = skips.options();
-        options.extend(["--big", DISSECTED_BIG]);
+        let asked = self.asked()?;
         for _ in 0..CAPTURES {
             let ports = Ports::free()?;
             let capture = Capture::start(files, ports)?;
-            let (mut report, talk) = self.calls(files, ports, &options)?;
-            let Verdict::Complete { malformed, recognised } = capture.finish()? else { continue };
-            // Each check is a request at least; fewer packets would mean that the capture saw something else.
-            if recognised < report.passed.len() {
-                return Err(format!("the dissector recognised only {recognised} packets of GIOP"));
+            let (mut report, talk) = self.calls(files, ports, &skips.options())?;
+            let Verdict::Complete { malformed, messages } = capture.finish(&skips.preferences())? else { continue };
+            // Each check is a request at least; fewer messages would mean that the capture saw something else.
+            if messages.len() < report.passed.len() {
+                return Err(format!("the dissector recognised only {} messages of GIOP", messages.len()));
             }
             report.failed.extend(malformed);
-            return judge(&skips, &report, &talk, Traffic::Dissected);
+            report.failed.extend(asked.judge(&messages));
+            return judge(&skips, report, &talk, Traffic::Dissected);
         }
         Err(format!("{CAPTURES} captures lost packets; is the machine overloaded?"))
+    }
+
+    fn asked(&self) -> Result<Asked, String> {
+        let Extra { server, client, by_key, .. } = self.extra;
+        let mut asked = Asked::of((self.server, server), (self.client, client), self.variant)?;
+        if by_key == Some(ByKey::Unnamed) {
+            // The references that the server hands out have its own version.
+            asked.calls.insert(0);
+        }
+        Ok(asked)
     }
 
     /// The client's report, and what the server printed.
@@ -110,7 +130,13 @@ impl Run<'_> {
         command.args(self.extra.server);
         let server = Server::start(command, files)?;
         let mut command = self.peers.client(self.client, self.variant, ports.client);
-        command.arg(server.reference()).arg("--shutdown").args(options).args(self.extra.client);
+        match self.extra.by_key {
+            None => command.arg(server.reference()),
+            Some(ByKey::Unnamed) => command.arg(format!("corbaloc:iiop:127.0.0.1:{}/Interop", ports.server)),
+            Some(ByKey::Giop12) => command.arg(format!("corbaloc:iiop:1.2@127.0.0.1:{}/Interop", ports.server)),
+        };
+        // What is left out has the last word.
+        command.arg("--shutdown").args(self.extra.client).args(options);
         let finished = process::run(command, "client", files, LIFE)?;
         let report = Report::read(&finished.output)
             .map_err(|trouble| format!("{trouble}\nclient:\n{}\nserver:\n{}", finished.output, server.output()))?;
@@ -128,7 +154,7 @@ fn make_folder(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
-fn judge(skips: &Skips, report: &Report, talk: &str, traffic: Traffic) -> Result<usize, String> {
-    let found = skips.judge(report, traffic);
-    if found.is_empty() { Ok(report.passed.len()) } else { Err(format!("{}\nserver:\n{talk}", found.join("\n"))) }
+fn judge(skips: &Skips, report: Report, talk: &str, traffic: Traffic) -> Result<Report, String> {
+    let found = skips.judge(&report, traffic);
+    if found.is_empty() { Ok(report) } else { Err(format!("{}\nserver:\n{talk}", found.join("\n"))) }
 }

@@ -57,6 +57,8 @@ impl Variant {
     pub const PUBLISHED_1_1: Self = Self { name: "published-1.1", server_minor: 1, ..Self::GIOP_1_2 };
     /// The server publishes a profile of IIOP 1.0.
     pub const PUBLISHED_1_0: Self = Self { name: "published-1.0", server_minor: 0, ..Self::GIOP_1_2 };
+    /// The client knows no more than a plain key.
+    pub const CORBALOC: Self = Self { name: "corbaloc", ..Self::GIOP_1_2 };
     /// GIOP 1.2, ISO 8859-1 in narrow strings.
     pub const LATIN1: Self = Self { name: "latin1", characters: Characters::Latin1, ..Self::GIOP_1_2 };
     /// GIOP 1.2, ISO 8859-1 in narrow strings, where Corelane's native code set is another.

@@ -146,7 +146,7 @@ fn spawn(mut command: Command, log: &Path, errors: &Path) -> Result<Child, Strin
 }
 
 /// The status of a child that ends within `life`.
-fn wait(child: &mut Child, life: Duration) -> Result<Option<ExitStatus>, String> {
+pub(crate) fn wait(child: &mut Child, life: Duration) -> Result<Option<ExitStatus>, String> {
     let deadline = Instant::now() + life;
     loop {
         let status = child.try_wait().map_err(|error| format!("waiting for a program: {error}"))?;

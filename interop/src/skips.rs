@@ -6,6 +6,12 @@ use crate::report::Report;
 /// The file, read at compile time.
 const LIST: &str = include_str!("../skips");
 
+/// How a check begins that is an option for the client.
+const OPTION: &str = "--";
+
+/// How a check begins that is a preference of the dissector.
+const PREFERENCE: &str = "dissector ";
+
 /// One line of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Skip {
@@ -50,17 +56,23 @@ impl Skips {
     /// Options that tell the client what to leave out, each once.
     pub fn options(&self) -> Vec<&str> {
         let mut options: Vec<&str> = self.all.iter().map(|skip| skip.check.as_str()).collect();
-        options.retain(|check| check.starts_with("--"));
+        options.retain(|check| check.starts_with(OPTION));
         options.sort_unstable();
         options.dedup();
         options.iter().flat_map(|option| option.split(' ')).collect()
+    }
+
+    /// Preferences of the dissector, `NAME:VALUE`, that tell it what to leave out.
+    pub fn preferences(&self) -> Vec<&str> {
+        self.all.iter().filter_map(|skip| skip.check.strip_prefix(PREFERENCE)).collect()
     }
 
     /// Everything in the report that the list does not foresee: failures it lacks, and its own lines that failed nowhere.
     /// Lines about malformed messages count only where the traffic was dissected.
     pub fn judge(&self, report: &Report, traffic: Traffic) -> Vec<String> {
         let counts = |skip: &&Skip| {
-            !skip.check.starts_with("--") && (traffic == Traffic::Dissected || !skip.check.starts_with("malformed-"))
+            ![OPTION, PREFERENCE].iter().any(|start| skip.check.starts_with(start))
+                && (traffic == Traffic::Dissected || !skip.check.starts_with("malformed-"))
         };
         let checks: Vec<&Skip> = self.all.iter().filter(counts).collect();
         let unforeseen = report
@@ -144,6 +156,13 @@ mod tests {
         assert_eq!(skips.judge(&failing(&[]), Traffic::Dissected).len(), 1);
         assert!(skips.judge(&failing(&["malformed-Fragment"]), Traffic::Dissected).is_empty());
         assert_eq!(skips.judge(&failing(&["malformed-Reply"]), Traffic::Dissected).len(), 2);
+    }
+
+    #[test]
+    fn preferences_are_the_dissector_s() {
+        let skips = Skips::read("a | b | v | dissector giop.x:FALSE | it errs", "a", "b", "v").unwrap();
+        assert_eq!((skips.options(), skips.preferences()), (vec![], vec!["giop.x:FALSE"]));
+        assert!(skips.judge(&failing(&[]), Traffic::Dissected).is_empty());
     }
 
     #[test]

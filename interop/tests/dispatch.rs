@@ -11,9 +11,15 @@ fn prove(client: Orb, name: &str, server: &[&str], more: &[&str]) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     let mut options = vec!["--threads", "8", "--slow", "50", "--big", "100000", "--rounds", "3"];
     options.extend(more);
-    let extra = Extra { name, server, client: &options };
+    let extra = Extra { name, server, client: &options, by_key: None };
     match pair::run_with(&folder, Corelane, client, Variant::GIOP_1_2, Traffic::Unwatched, extra) {
-        Ok(passed) => assert!(passed >= 120, "only {passed} checks ran"),
+        Ok(report) => {
+            for caller in (0..8).map(|number| format!("thread {number}")) {
+                assert!(report.passed.contains(&caller), "`{caller}` did not run: {:?}", report.passed);
+            }
+            assert_eq!(report.passed.iter().any(|check| check == "meet"), more != ALONE, "{:?}", report.passed);
+            assert!(report.passed.len() >= 120, "only {} checks ran", report.passed.len());
+        }
         Err(trouble) => panic!("{trouble}"),
     }
 }

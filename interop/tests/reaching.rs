@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use corelane::{CallPolicies, Orb, Reference, SyncScope};
-use corelane_interop::capture::Ports;
 use corelane_interop::interop::*;
+use corelane_interop::pair::{self, ByKey, Extra, Traffic};
 use corelane_interop::peers::Orb::{self as Peer, Corelane, JacOrb, OmniOrb};
 use corelane_interop::peers::{Peers, Variant};
 use corelane_interop::process::{self, Server};
@@ -38,12 +38,12 @@ fn peers() -> &'static Peers {
 }
 
 /// Runs a client that ends the server, and judges its report as the pair's skips say.
-fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, skips: &Skips, more: &[&str]) {
+fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, skips: &Skips) {
     client.arg(reference).args(["--shutdown", "--big", "10000", "--rounds", "3"]);
-    client.args(skips.options()).args(more);
+    client.args(skips.options());
     let finished = process::run(client, "client", folder, Duration::from_secs(120)).unwrap();
     let report = Report::read(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
-    let found = skips.judge(&report, corelane_interop::pair::Traffic::Unwatched);
+    let found = skips.judge(&report, Traffic::Unwatched);
     assert!(found.is_empty(), "{}\nserver:\n{}", found.join("\n"), server.output());
     assert!(report.passed.len() >= 100, "only {} checks ran", report.passed.len());
     server.ends_by_itself().unwrap();
@@ -51,35 +51,32 @@ fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, s
 
 // ---- corbaloc ------------------------------------------------------------------------------------------------------
 
-/// The plain key "Interop" in the given version: GIOP 1.2 and 1.0 (no version named) are what peers speak by default. Such a reference
-/// names no code sets, so wide characters are left out.
-fn by_corbaloc(server: Peer, client: Peer, version: &str) {
-    let variant = Variant::GIOP_1_2;
-    let folder = folder(&format!("corbaloc-{}-{}-{version}", server.name(), client.name()));
-    let ports = Ports::free().unwrap();
-    let running = Server::start(peers().server(server, variant, ports.server), &folder).unwrap();
-    let reference = format!("corbaloc:iiop:{version}127.0.0.1:{}/Interop", ports.server);
-    let skips = Skips::of(server.name(), client.name(), "corbaloc").unwrap();
-    judged(peers().client(client, variant, ports.client), &reference, &folder, running, &skips, &["--no-wide"]);
+/// The plain key "Interop", in GIOP 1.2 and without a version, which is GIOP 1.0; and what was on the wire.
+fn by_corbaloc(server: Peer, client: Peer) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
+    for (name, version) in [("-1.2", ByKey::Giop12), ("", ByKey::Unnamed)] {
+        let extra = Extra { name, server: &[], client: &["--big", "10000", "--rounds", "3"], by_key: Some(version) };
+        match pair::run_with(&folder, server, client, Variant::CORBALOC, Traffic::Dissected, extra) {
+            Ok(report) => assert!(report.passed.len() >= 100, "only {} checks ran", report.passed.len()),
+            Err(trouble) => panic!("{version:?}: {trouble}"),
+        }
+    }
 }
 
 #[test]
 fn corelane_s_plain_key_is_found_by_omniorb() {
-    by_corbaloc(Corelane, OmniOrb, "1.2@");
-    by_corbaloc(Corelane, OmniOrb, "");
+    by_corbaloc(Corelane, OmniOrb);
 }
 
 #[test]
 fn corelane_s_plain_key_is_found_by_jacorb() {
-    by_corbaloc(Corelane, JacOrb, "1.2@");
-    by_corbaloc(Corelane, JacOrb, "");
+    by_corbaloc(Corelane, JacOrb);
 }
 
 #[test]
 fn corelane_finds_plain_keys() {
     for server in [Corelane, OmniOrb, JacOrb] {
-        by_corbaloc(server, Corelane, "1.2@");
-        by_corbaloc(server, Corelane, "");
+        by_corbaloc(server, Corelane);
     }
 }
 
@@ -101,7 +98,7 @@ fn corelane_calls_omniorb_over_a_unix_socket() {
     let running = Server::start(server, &folder).unwrap();
     let reference = fs::read_to_string(running.reference()).unwrap().trim().to_owned();
     let skips = Skips::of("omniorb", "corelane", "unix").unwrap();
-    judged(peers().client(Corelane, Variant::GIOP_1_2, 0), &reference, &folder, running, &skips, &[]);
+    judged(peers().client(Corelane, Variant::GIOP_1_2, 0), &reference, &folder, running, &skips);
 }
 
 #[test]
@@ -117,7 +114,7 @@ fn omniorb_calls_corelane_over_a_unix_socket() {
     peers();
     // Where callbacks go; without the client's transport rule omniORB would not use Unix sockets that are not its own.
     client.args(["-ORBendPoint", "giop:unix:", "-ORBclientTransportRule", "* unix,tcp"]);
-    judged(client, &reference, &folder, running, &skips, &[]);
+    judged(client, &reference, &folder, running, &skips);
 }
 
 // ---- A server of our own that answers in unusual ways ---------------------------------------------------------------

@@ -485,8 +485,16 @@ public final class Client {
             PersonSeqHolder inout = new PersonSeqHolder(new Person[0]);
             PersonSeqHolder out = new PersonSeqHolder();
             Person[] result = suite.echo_person_seq(a, inout, out);
-            return Values.same(a, result) && Values.same(a, inout.value) && out.value.length == 0 ? "" : "persons differ";
+            boolean equal = equal(a, result) && equal(a, inout.value) && out.value.length == 0;
+            return equal ? "" : "persons differ";
         });
+    }
+
+    /** As Values.same, which is too slow for a hundred thousand of them. */
+    private static boolean equal(Person[] some, Person[] others) {
+        return Arrays.equals(some, others, (x, y) -> x.full_name.equals(y.full_name) && x.age == y.age
+                && Arrays.equals(x.nicknames, y.nicknames) && x.code.equals(y.code)
+                && x.favourite.value() == y.favourite.value() ? 0 : 1);
     }
 
     private void concurrent(int threads, int slow, int meet) throws InterruptedException {

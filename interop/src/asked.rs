@@ -1,0 +1,175 @@
+//! What a run asks of the messages on the wire, and whether they show it. Options that a program ignores would otherwise go unnoticed:
+//! the calls get through all the same.
+
+use std::collections::BTreeSet;
+
+use crate::capture::{Message, Side};
+use crate::peers::{Orb, Variant};
+use crate::report::Failed;
+
+/// A run in which one side is asked for fragments has at least so many of them.
+const LEAST_FRAGMENTS: usize = 50;
+
+/// Octets of a message's header.
+const HEADER: u32 = 12;
+
+/// The types of messages whose version is that of the calls; what ends a connection may have another.
+const OF_CALLS: [u8; 5] = [REQUEST, 1, 3, 4, FRAGMENT];
+const REQUEST: u8 = 0;
+const FRAGMENT: u8 = 7;
+
+/// What one side's program was told of fragments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fragments {
+    /// It is another ORB, which has its own ways.
+    OwnWay,
+    /// None.
+    None,
+    /// No message is larger than so many octets.
+    Of(u32),
+}
+
+/// What a run asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Requests to the server and what answers them are of one of these versions of GIOP 1.x, and each of these occurs.
+    pub calls: BTreeSet<u8>,
+    /// The same of requests to the client.
+    pub callbacks: u8,
+    /// What the server was told.
+    pub server: Fragments,
+    /// What the client was told.
+    pub client: Fragments,
+}
+
+impl Asked {
+    /// What is asked by the variant and by the option `--fragment` of Corelane's programs.
+    ///
+    /// # Errors
+    /// An option without its number.
+    pub fn of(
+        (server, server_options): (Orb, &[&str]),
+        (client, client_options): (Orb, &[&str]),
+        variant: Variant,
+    ) -> Result<Self, String> {
+        let calls = spoken(client, variant.client_minor, variant.server_minor);
+        let callbacks = spoken(server, variant.server_minor, variant.client_minor);
+        // Corelane sends no fragments below GIOP 1.2.
+        let whole = calls < 2;
+        Ok(Self {
+            calls: BTreeSet::from([calls]),
+            callbacks,
+            server: fragments(server, server_options, whole)?,
+            client: fragments(client, client_options, whole)?,
+        })
+    }
+
+    /// A failed check for each thing that was asked for and is not so.
+    pub fn judge(&self, messages: &[Message]) -> Vec<Failed> {
+        let versions = |calls_back: bool| -> BTreeSet<u8> {
+            let counts = |m: &&Message| m.calls_back == calls_back && OF_CALLS.contains(&m.kind);
+            messages.iter().filter(counts).map(|message| message.minor).collect()
+        };
+        let mut failed = Vec::new();
+        let mut fail = |check: &str, what: String| {
+            failed.push(Failed { check: check.to_owned(), line: format!("FAIL {check} {what}") });
+        };
+        let callbacks = BTreeSet::from([self.callbacks]);
+        for (check, asked, seen) in
+            [("wire-version", &self.calls, versions(false)), ("wire-version-back", &callbacks, versions(true))]
+        {
+            if *asked != seen {
+                fail(check, format!("expected GIOP 1.x of {asked:?} got {seen:?}"));
+            }
+        }
+        for (side, asked) in [(Side::Server, self.server), (Side::Client, self.client)] {
+            if let Some(what) = fragments_differ(asked, messages.iter().filter(|message| message.from == side)) {
+                fail("wire-fragments", format!("of the {side:?}: {what}"));
+            }
+        }
+        failed
+    }
+}
+
+/// The version that a caller uses where it speaks at most GIOP 1.`own` and the reference names GIOP 1.`published`.
+fn spoken(caller: Orb, own: u8, published: u8) -> u8 {
+    // JacORB speaks what the reference names.
+    if caller == Orb::JacOrb { published } else { published.min(own) }
+}
+
+fn fragments(orb: Orb, options: &[&str], whole: bool) -> Result<Fragments, String> {
+    if orb != Orb::Corelane {
+        return Ok(Fragments::OwnWay);
+    }
+    let Some(at) = options.iter().position(|option| *option == "--fragment") else { return Ok(Fragments::None) };
+    let size = options.get(at + 1).and_then(|size| size.parse().ok()).ok_or("--fragment needs a number")?;
+    Ok(if whole { Fragments::None } else { Fragments::Of(size) })
+}
+
+fn fragments_differ<'m>(asked: Fragments, messages: impl Iterator<Item = &'m Message>) -> Option<String> {
+    let (mut count, mut largest) = (0, 0);
+    for message in messages {
+        count += usize::from(message.kind == FRAGMENT);
+        largest = largest.max(message.size + HEADER);
+    }
+    match asked {
+        Fragments::Of(size) if count < LEAST_FRAGMENTS || largest > size => {
+            Some(format!("expected messages of {size} octets got {count} fragments, and a message of {largest}"))
+        }
+        Fragments::None if count > 0 => Some(format!("expected no fragments got {count}")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(from: Side, calls_back: bool, minor: u8, kind: u8, size: u32) -> Message {
+        Message { from, calls_back, minor, kind, size }
+    }
+
+    fn checks(asked: &Asked, messages: &[Message]) -> Vec<String> {
+        asked.judge(messages).into_iter().map(|failed| failed.check).collect()
+    }
+
+    #[test]
+    fn another_version_than_the_one_asked_for_fails() {
+        let corelane = (Orb::Corelane, &[][..]);
+        let asked = Asked::of(corelane, corelane, Variant::GIOP_1_1).unwrap();
+        let calls = |minor, back| {
+            [message(Side::Client, false, minor, REQUEST, 9), message(Side::Server, true, back, REQUEST, 9)]
+        };
+        assert_eq!(checks(&asked, &calls(1, 1)), [""; 0]);
+        assert_eq!(checks(&asked, &calls(2, 1)), ["wire-version"]);
+        assert_eq!(checks(&asked, &calls(1, 2)), ["wire-version-back"]);
+        assert_eq!(checks(&asked, &[]), ["wire-version", "wire-version-back"]);
+        // JacORB's client calls in the version of the server's profile, and is called in its own.
+        let jacorb = Asked::of(corelane, (Orb::JacOrb, &[]), Variant::GIOP_1_1).unwrap();
+        assert_eq!(checks(&jacorb, &calls(2, 1)), [""; 0]);
+    }
+
+    #[test]
+    fn what_ends_a_connection_has_a_version_of_its_own() {
+        let asked = Asked::of((Orb::OmniOrb, &[]), (Orb::OmniOrb, &[]), Variant::GIOP_1_2).unwrap();
+        let back = message(Side::Client, true, 2, 1, 9);
+        assert_eq!(checks(&asked, &[message(Side::Client, false, 2, REQUEST, 9), back]), [""; 0]);
+        let close = message(Side::Server, false, 0, 5, 0);
+        assert_eq!(checks(&asked, &[message(Side::Client, false, 2, REQUEST, 9), back, close]), [""; 0]);
+    }
+
+    #[test]
+    fn fragments_that_are_missing_too_large_or_unasked_for_fail() {
+        let fragments = |size| {
+            let mut all = vec![message(Side::Client, true, 2, 1, 9)];
+            all.resize(LEAST_FRAGMENTS + 1, message(Side::Client, false, 2, FRAGMENT, size));
+            all
+        };
+        let asked = |client| Asked::of((Orb::OmniOrb, &[]), (Orb::Corelane, client), Variant::GIOP_1_2).unwrap();
+        assert_eq!(checks(&asked(&["--fragment", "256"]), &fragments(244)), [""; 0]);
+        assert_eq!(checks(&asked(&["--fragment", "256"]), &fragments(245)), ["wire-fragments"]);
+        assert_eq!(checks(&asked(&["--fragment", "256"]), &fragments(244)[..9]), ["wire-fragments"]);
+        assert_eq!(checks(&asked(&[]), &fragments(244)), ["wire-fragments"]);
+        assert!(Asked::of((Orb::Corelane, &["--fragment"]), (Orb::OmniOrb, &[]), Variant::GIOP_1_2).is_err());
+    }
+}
