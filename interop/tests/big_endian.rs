@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use corelane::{Octets, Orb};
+use corelane::{LongDouble, Octets, Orb};
 use corelane_interop::interop::*;
 use corelane_interop::suite::checks;
 use corelane_interop::suite::options::{Characters, ClientOptions};
@@ -86,6 +86,7 @@ macro_rules! every_echo {
             echo_ulonglong: u64 = u64::of;
             echo_float: f32 = f32::of;
             echo_double: f64 = f64::of;
+            echo_longdouble: LongDouble = LongDouble::of;
             echo_string: String = |r| r.text(40);
             echo_short_name: String = |r| r.short_text();
             echo_colour: Colour = Colour::of;

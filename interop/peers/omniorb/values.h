@@ -75,6 +75,11 @@ inline void fill(Random& r, CORBA::Double& v) {
   else if (r.round == 3) v = std::numeric_limits<double>::denorm_min();
   else v = static_cast<double>(static_cast<int64_t>(r.next())) / 65537.0;
 }
+inline void fill(Random& r, CORBA::LongDouble& v) {
+  CORBA::Double nearby;
+  fill(r, nearby);
+  v = nearby;
+}
 /// omniORB's CORBA::Char is CORBA::Octet, so characters need a name of their own here.
 inline CORBA::Char letter(Random& r) {
   if (options.repertoire == Repertoire::Latin1 && !options.ascii_letters && r.round == 1) return 0xff;
@@ -304,6 +309,11 @@ inline void fill(Random& r, CORBA::Any& v) {
 
 inline void put(cdrStream& s, const CORBA::Octet& v) { s.marshalOctet(v); }
 inline void put(cdrStream& s, const CORBA::Boolean& v) { s.marshalBoolean(v); }
+/// A value with a fraction of 64 bits is in ten octets of those that a long double takes.
+inline void put(cdrStream& s, const CORBA::LongDouble& v) {
+  constexpr int used = std::numeric_limits<CORBA::LongDouble>::digits == 64 ? 10 : sizeof v;
+  s.put_octet_array(reinterpret_cast<const _CORBA_Octet*>(&v), used);
+}
 inline void put(cdrStream& s, const Letter& v) { s.marshalOctet(v.c); }
 inline void put(cdrStream& s, const CORBA::WChar& v) { CORBA::ULong code = v; code >>= s; }
 inline void put(cdrStream& s, const std::string& v) {

@@ -1,6 +1,6 @@
 //! The echo operations, which all follow one rule: the result is a, b becomes a, c becomes what b was.
 
-use corelane::{Any, ObjectRef, Octets, SystemException, TypeCode};
+use corelane::{Any, LongDouble, ObjectRef, Octets, SystemException, TypeCode};
 
 use super::servants::SuiteServant;
 use crate::interop::*;
@@ -17,7 +17,7 @@ macro_rules! kept_as_they_are {
         }
     })* };
 }
-kept_as_they_are!(u8 bool char i16 u16 i32 u32 i64 u64 f32 f64 Colour);
+kept_as_they_are!(u8 bool char i16 u16 i32 u32 i64 u64 f32 f64 LongDouble Colour);
 
 impl<T: Clone> Keep<T> for &T {
     fn keep(self) -> T {
@@ -82,6 +82,7 @@ impl Basics for SuiteServant {
         echo_ulonglong: u64 => u64;
         echo_float: f32 => f32;
         echo_double: f64 => f64;
+        echo_longdouble: LongDouble => LongDouble;
         echo_string: &str => String;
         echo_short_name: &str => ShortName;
         echo_colour: Colour => Colour;

@@ -2,7 +2,7 @@
 
 use std::array;
 
-use corelane::Octets;
+use corelane::{LongDouble, Octets};
 
 use super::options::Characters;
 use crate::interop::*;
@@ -158,6 +158,12 @@ macro_rules! floats {
 floats! {
     f32: f32::INFINITY;
     f64: f64::from_bits(1);
+}
+
+impl Sample for LongDouble {
+    fn of(random: &mut Random) -> Self {
+        Self::from_f64(f64::of(random))
+    }
 }
 
 impl Sample for bool {

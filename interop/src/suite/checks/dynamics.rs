@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use corelane::{Any, TypeCode, Typed};
+use corelane::{Any, LongDouble, TypeCode, Typed};
 
 use super::{Client, differs};
 use crate::interop::*;
@@ -74,6 +74,7 @@ impl Client {
         self.in_any("unsigned long long", None, u64::of);
         self.in_any("float", None, f32::of);
         self.in_any("double", None, f64::of);
+        self.in_any("longdouble", None, LongDouble::of);
         self.in_any("string", None, |r| r.text(40));
         self.in_any("ShortName", Some(&SHORT_NAME_TYPE), Random::short_text);
         self.in_any("Colour", None, Colour::of);

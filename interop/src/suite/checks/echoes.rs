@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use corelane::{Octets, SystemException};
+use corelane::{LongDouble, Octets, SystemException};
 
 use super::{Client, differs};
 use crate::interop::*;
@@ -79,6 +79,7 @@ group! { numbers, by value:
     echo_ulonglong(u64::of);
     echo_float(f32::of);
     echo_double(f64::of);
+    echo_longdouble(LongDouble::of);
     echo_colour(Colour::of);
     echo_customer_id(CustomerId::of);
 }
