@@ -403,10 +403,10 @@ fn boxes_and_values_of_any_type() {
         orb.value_factories().register::<Longs>();
         orb.value_factories().register::<Nothing>();
     }
-    let corner = ValueRef::new(Corner(corner::Point { x: 1, y: -1 }));
+    let corner = ValueRef::new(Corner(Point { x: 1, y: -1 }));
     let (result, _, c) =
         exchange.echo_value(Some(&corner.widen()), Some(&ValueRef::new(Longs(vec![1, 2, 3])).widen())).unwrap();
-    assert_eq!(result.unwrap().narrow::<Corner>().unwrap().get().0, corner::Point { x: 1, y: -1 });
+    assert_eq!(result.unwrap().narrow::<Corner>().unwrap().get().0, Point { x: 1, y: -1 });
     assert_eq!(c.unwrap().narrow::<Longs>().unwrap().get().0, [1, 2, 3]);
     let (nothing, ..) = exchange.echo_value(Some(&ValueRef::new(Nothing).widen()), None).unwrap();
     assert!(nothing.unwrap().narrow::<Nothing>().is_some());

@@ -389,6 +389,8 @@ pub struct Attribute {
 /// A type as written.
 #[derive(Clone, Debug)]
 pub struct Type {
+    /// Annotations in front of it.
+    pub annotations: Vec<Annotation>,
     /// Which.
     pub kind: TypeKind,
     /// Where.

@@ -26,6 +26,10 @@ impl Files for DiskFiles {
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         if path.is_file() { std::fs::read(path).ok() } else { None }
     }
+
+    fn identity(&self, path: &Path) -> PathBuf {
+        std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    }
 }
 
 impl Builder {

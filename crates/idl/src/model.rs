@@ -4,7 +4,7 @@
 use crate::ast::{Basic, Direction, Flavor, ValueFlavor};
 use crate::source::Span;
 use crate::symbol::Symbol;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A definition of a [`Model`].
@@ -20,8 +20,8 @@ pub struct Model {
     /// Structures, exceptions, unions and enumerations in the order in which their definitions ended: what one
     /// contains directly stands before it.
     pub(crate) completed: Vec<DefinitionId>,
-    /// `typeprefix` for the whole text.
-    pub(crate) prefix: Option<String>,
+    /// `typeprefix` of files, by the number of the reading of the file, and where it stands.
+    pub(crate) file_prefixes: HashMap<u32, (String, Span)>,
 }
 
 /// One definition.
@@ -49,6 +49,8 @@ pub struct Definition {
 pub(crate) struct Identity {
     /// `#pragma prefix` in force at the definition.
     pub(crate) prefix: Arc<str>,
+    /// Which reading of a file it stands in: the first is 0.
+    pub(crate) file: u32,
     /// What few definitions have.
     pub(crate) given: Option<Box<Given>>,
 }
@@ -364,12 +366,6 @@ impl Model {
             Type::Named(id) => Some(*id),
             _ => None,
         }
-    }
-
-    /// What is declared in the type of a value box.
-    #[must_use]
-    pub fn in_box(&self, id: DefinitionId) -> Vec<DefinitionId> {
-        self.ids().filter(|inner| self.get(*inner).parent == Some(id)).collect()
     }
 
     /// All members of a structure, those of its base first.

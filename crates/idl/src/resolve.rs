@@ -39,6 +39,10 @@ pub(crate) fn resolve(
         symbols,
         diagnostics,
         prefix: Arc::default(),
+        // What is built in stands in no file.
+        file: u32::MAX,
+        files: Vec::new(),
+        last_file: 0,
         prefixes: Vec::new(),
         announced: Vec::new(),
         defined_anything: false,
@@ -116,6 +120,10 @@ struct Resolver<'r> {
     diagnostics: &'r mut Diagnostics,
     /// `#pragma prefix` in force.
     prefix: Arc<str>,
+    /// The number of the reading of the file at hand, of those around it, and of the last one.
+    file: u32,
+    files: Vec<u32>,
+    last_file: u32,
     /// Prefixes of the files and scopes around.
     prefixes: Vec<Arc<str>>,
     /// Forward declarations, and where.
@@ -180,7 +188,7 @@ impl Resolver<'_> {
 
     fn add(&mut self, at: At, name: Name, first_token: usize, kind: Kind) -> DefinitionId {
         let id = DefinitionId(u32::try_from(self.model.definitions.len()).unwrap_or(u32::MAX));
-        let identity = Identity { prefix: Arc::clone(&self.prefix), given: None };
+        let identity = Identity { prefix: Arc::clone(&self.prefix), file: self.file, given: None };
         self.model.definitions.push(Definition {
             name: name.symbol,
             span: name.span,
@@ -282,12 +290,14 @@ impl Resolver<'_> {
         self.report(diagnostic);
     }
 
-    /// Finds a definition in a scope or, for interfaces and value types, in its bases.
-    fn find_in(&mut self, scope: ScopeId, name: Symbol) -> Found {
+    /// Finds a definition in a scope or, for interfaces and value types, in its bases. `from_within`: what a name that was
+    /// used there means counts too; from outside only what is declared or inherited does.
+    fn find_in(&mut self, scope: ScopeId, name: Symbol, from_within: bool) -> Found {
         if let Some(entry) = self.entry(scope, name) {
             match entry.what {
-                What::Definition(id) | What::Introduced(id) => return Found::One(id, entry.symbol),
-                What::Member => {}
+                What::Definition(id) => return Found::One(id, entry.symbol),
+                What::Introduced(id) if from_within => return Found::One(id, entry.symbol),
+                What::Introduced(_) | What::Member => {}
             }
         }
         let Some(owner) = self.scopes[scope.0].owner else { return Found::Nothing };
@@ -361,40 +371,62 @@ impl Resolver<'_> {
     }
 
     fn look_up_outwards(&mut self, name: Name, scope: ScopeId, introduce: bool) -> Resolved<DefinitionId> {
-        let mut at = Some(scope);
-        while let Some(here) = at {
-            match self.find_in(here, name.symbol) {
-                Found::Nothing => at = self.scopes[here.0].outer,
-                Found::Several(one, two) => return self.ambiguous(name, one, two),
-                Found::One(id, symbol) => {
-                    self.check_spelling(name, symbol, id);
-                    let own = self.entry(scope, name.symbol).is_some();
-                    if introduce && !own {
-                        let entry = Entry { symbol, span: name.span, what: What::Introduced(id) };
-                        let folded = self.symbols.folded(symbol);
-                        self.scopes[scope.0].names.insert(folded, entry);
-                        self.scopes[scope.0].introduced.push(folded);
-                    }
-                    return Ok(id);
+        match self.find_outwards(name.symbol, scope) {
+            (Found::Nothing, _) => self.not_found(name, None, scope),
+            (Found::Several(one, two), _) => self.ambiguous(name, one, two),
+            (Found::One(id, symbol), found_in) => {
+                self.check_spelling(name, symbol, id);
+                if introduce {
+                    self.introduce(Entry { symbol, span: name.span, what: What::Introduced(id) }, scope, found_in);
                 }
+                Ok(id)
             }
         }
-        self.not_found(name, None, scope)
+    }
+
+    /// What a name means in a scope, and the scope that says so.
+    fn find_outwards(&mut self, name: Symbol, scope: ScopeId) -> (Found, ScopeId) {
+        let mut here = scope;
+        loop {
+            let found = self.find_in(here, name, true);
+            match (found, self.scopes[here.0].outer) {
+                (Found::Nothing, Some(outer)) => here = outer,
+                _ => return (found, here),
+            }
+        }
+    }
+
+    /// Fixes what a name means where it is used, and in the scopes around up to the outermost that is no module.
+    fn introduce(&mut self, entry: Entry, scope: ScopeId, found_in: ScopeId) {
+        let folded = self.symbols.folded(entry.symbol);
+        let mut here = scope;
+        loop {
+            // A module is one scope with what encloses it in this respect: only what is used right in it counts.
+            let module = match self.scopes[here.0].owner {
+                Some(owner) => matches!(self.model.get(owner).kind, Kind::Module(_)),
+                None => true,
+            };
+            if (module && here != scope) || self.scopes[here.0].names.contains_key(&folded) {
+                return;
+            }
+            self.scopes[here.0].names.insert(folded, entry);
+            self.scopes[here.0].introduced.push(folded);
+            match self.scopes[here.0].outer {
+                Some(outer) if here != found_in => here = outer,
+                _ => return,
+            }
+        }
     }
 
     fn look_up_in(&mut self, scope: ScopeId, name: Name) -> Resolved<DefinitionId> {
-        match self.find_in(scope, name.symbol) {
-            Found::One(id, symbol) if scope == ScopeId(0) || !self.is_introduced(scope, name.symbol) => {
+        match self.find_in(scope, name.symbol, false) {
+            Found::One(id, symbol) => {
                 self.check_spelling(name, symbol, id);
                 Ok(id)
             }
             Found::Several(one, two) => self.ambiguous(name, one, two),
-            _ => self.not_found(name, self.scopes[scope.0].owner, scope),
+            Found::Nothing => self.not_found(name, self.scopes[scope.0].owner, scope),
         }
-    }
-
-    fn is_introduced(&self, scope: ScopeId, name: Symbol) -> bool {
-        self.entry(scope, name).is_some_and(|entry| matches!(entry.what, What::Introduced(_)))
     }
 
     fn check_spelling(&mut self, name: Name, defined: Symbol, id: DefinitionId) {
@@ -474,7 +506,7 @@ impl Resolver<'_> {
             self.declare(inner.scope, name, What::Definition(id));
             self.list(inner, id);
         }
-        self.prefix = Arc::default();
+        (self.prefix, self.file) = (Arc::default(), 0);
         self.defined_anything = false;
     }
 }

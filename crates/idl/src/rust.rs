@@ -351,12 +351,7 @@ impl<'c> Generator<'c> {
 
     /// The module of what is declared in an interface, a structure or a union.
     fn inner_module(&mut self, id: DefinitionId, kind: &Kind, out: &mut Writer) {
-        let boxed;
         let inner = match kind {
-            Kind::ValueBox(_) => {
-                boxed = self.model().in_box(id);
-                &boxed
-            }
             Kind::Interface(interface) => &interface.members,
             Kind::Value(value) => &value.members,
             Kind::Struct(structure) | Kind::Exception(structure) => &structure.inner,

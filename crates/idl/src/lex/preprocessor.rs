@@ -12,7 +12,7 @@ use crate::limits::Limits;
 use crate::source::{FileId, SourceMap, Span};
 use crate::symbol::{Symbol, SymbolMap, Symbols};
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 mod expansion;
@@ -21,6 +21,21 @@ mod expansion;
 pub trait Files {
     /// The content of a file, `None` when there is none.
     fn read(&self, path: &Path) -> Option<Vec<u8>>;
+
+    /// The one name of a file that can be reached by several paths: what is guarded against being read twice goes by it.
+    fn identity(&self, path: &Path) -> PathBuf {
+        let mut plain = PathBuf::new();
+        for part in path.components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir if matches!(plain.components().next_back(), Some(Component::Normal(_))) => {
+                    plain.pop();
+                }
+                part => plain.push(part),
+            }
+        }
+        plain
+    }
 }
 
 /// No files at all: nothing can be included.
@@ -74,6 +89,7 @@ pub(crate) fn preprocess(environment: Environment<'_>, path: &Path, text: Vec<u8
         environment,
         names,
         macros: SymbolMap::default(),
+        identities: HashMap::new(),
         known: HashMap::new(),
         guards: HashMap::new(),
         frames: Vec::new(),
@@ -114,7 +130,9 @@ impl Names {
 
 /// A file being read.
 struct Frame {
+    /// As it was found, which is where files beside it are.
     path: PathBuf,
+    identity: PathBuf,
     text: Arc<str>,
     base: u32,
     position: Position,
@@ -157,9 +175,11 @@ struct Preprocessor<'e> {
     environment: Environment<'e>,
     names: Names,
     macros: SymbolMap<Macro>,
-    /// Files in the source map.
+    /// What paths of included files name, as far as it was asked.
+    identities: HashMap<PathBuf, PathBuf>,
+    /// Files in the source map, by identity.
     known: HashMap<PathBuf, FileId>,
-    /// Files that need not be read again while a name is defined.
+    /// Files that need not be read again while a name is defined, by identity.
     guards: HashMap<PathBuf, Symbol>,
     frames: Vec<Frame>,
     expansions: Vec<Expansion>,
@@ -179,11 +199,12 @@ impl Preprocessor<'_> {
             self.report(Diagnostic::error(Span::default(), "the file is larger than 1 GiB"));
             return;
         };
-        self.known.insert(path.to_owned(), main);
+        let identity = self.identity(path);
+        self.known.insert(identity.clone(), main);
         // About one token in six characters, and few of them in a file of comments.
         self.output.tokens.reserve(self.environment.sources.file(main).text.len() / 6);
         self.define_given();
-        self.enter(path.to_owned(), main);
+        self.enter(path.to_owned(), identity, main);
         loop {
             let (token, from_file) = self.next_of_interest();
             if token.kind == TokenKind::End {
@@ -223,7 +244,7 @@ impl Preprocessor<'_> {
         }
         let path = Path::new("<command line>");
         let Some(file) = self.environment.sources.add(path, text.into_bytes()) else { return };
-        self.enter(path.to_owned(), file);
+        self.enter(path.to_owned(), path.to_owned(), file);
         while self.next_token().0.is(Punctuation::Hash) {
             self.directive();
         }
@@ -351,11 +372,20 @@ impl Preprocessor<'_> {
         self.frames.last().is_none_or(|frame| frame.conditions.last().is_none_or(|condition| condition.live))
     }
 
-    fn enter(&mut self, path: PathBuf, file: FileId) {
+    fn identity(&mut self, path: &Path) -> PathBuf {
+        if let Some(known) = self.identities.get(path) {
+            return known.clone();
+        }
+        let identity = self.environment.files.identity(path);
+        self.identities.insert(path.to_owned(), identity.clone());
+        identity
+    }
+
+    fn enter(&mut self, path: PathBuf, identity: PathBuf, file: FileId) {
         let source = self.environment.sources.file(file);
         let (text, base) = (Arc::clone(&source.text), source.start());
         let (position, conditions, guard) = (Position::START, Vec::new(), Guard::Start);
-        self.frames.push(Frame { path, text, base, position, conditions, guard });
+        self.frames.push(Frame { path, identity, text, base, position, conditions, guard });
     }
 
     /// Ends the current file. Whether it was the last one.
@@ -365,7 +395,7 @@ impl Preprocessor<'_> {
             self.report(Diagnostic::error(condition.span, "a condition has no `#endif`").label("begins here"));
         }
         if let Guard::Closed(name) = frame.guard {
-            self.guards.insert(frame.path, name);
+            self.guards.insert(frame.identity, name);
         }
         if !self.frames.is_empty() {
             self.output.events.push((self.output.tokens.len(), Event::Leave));
@@ -462,9 +492,9 @@ impl Preprocessor<'_> {
     /// `#pragma once`: the file guards itself with a name that nobody can write.
     fn guard_once(&mut self) {
         let Some(frame) = self.frames.last() else { return };
-        let name = self.environment.symbols.intern(&format!("#once {}", frame.path.display()));
+        let name = self.environment.symbols.intern(&format!("#once {}", frame.identity.display()));
         self.macros.insert(name, Macro::object(Vec::new()));
-        self.guards.insert(frame.path.clone(), name);
+        self.guards.insert(frame.identity.clone(), name);
     }
 
     fn line_directive(&mut self, span: Span, tokens: &[Token]) {
@@ -598,35 +628,32 @@ impl Preprocessor<'_> {
         let folders = beside.into_iter().filter(|_| !system).chain(self.environment.include.iter().cloned());
         let candidates: Vec<PathBuf> = folders.map(|folder| folder.join(name)).collect();
         for path in candidates {
-            if let Some(guard) = self.guards.get(&path)
-                && self.macros.contains_key(guard)
-            {
+            let identity = self.identity(&path);
+            if self.is_guarded(&identity) {
                 return;
             }
-            let file = match self.known.get(&path) {
+            let file = match self.known.get(&identity) {
                 Some(file) => *file,
                 None => {
                     let Some(content) = self.environment.files.read(&path) else { continue };
-                    match self.add_file(&path, content, span) {
+                    match self.add_file(&path, &identity, content, span) {
                         Some(file) => file,
                         None => return,
                     }
                 }
             };
             self.output.events.push((self.output.tokens.len(), Event::Enter));
-            return self.enter(path, file);
+            return self.enter(path, identity, file);
         }
         if let Some(text) = super::built_in(name) {
             let path = PathBuf::from(format!("<built in>/{name}"));
-            if let Some(guard) = self.guards.get(&path)
-                && self.macros.contains_key(guard)
-            {
+            if self.is_guarded(&path) {
                 return;
             }
             let known = self.known.get(&path).copied();
-            let Some(file) = known.or_else(|| self.add_file(&path, text.into(), span)) else { return };
+            let Some(file) = known.or_else(|| self.add_file(&path, &path, text.into(), span)) else { return };
             self.output.events.push((self.output.tokens.len(), Event::Enter));
-            return self.enter(path, file);
+            return self.enter(path.clone(), path, file);
         }
         let diagnostic = Diagnostic::error(span, format!("there is no file `{name}`"));
         self.report(if self.environment.include.is_empty() {
@@ -638,12 +665,17 @@ impl Preprocessor<'_> {
         });
     }
 
-    fn add_file(&mut self, path: &Path, content: Vec<u8>, span: Span) -> Option<FileId> {
+    /// Whether a file would be empty if it were read again.
+    fn is_guarded(&self, identity: &Path) -> bool {
+        self.guards.get(identity).is_some_and(|guard| self.macros.contains_key(guard))
+    }
+
+    fn add_file(&mut self, path: &Path, identity: &Path, content: Vec<u8>, span: Span) -> Option<FileId> {
         let small = content.len() <= self.environment.limits.file_size;
         let file = if small { self.environment.sources.add(path, content) } else { None };
         match file {
             Some(file) => {
-                self.known.insert(path.to_owned(), file);
+                self.known.insert(identity.to_owned(), file);
             }
             None => self.report(Diagnostic::error(span, "the file is too large").note(format!(
                 "the limit is {} octets for one file, 1 GiB for all",

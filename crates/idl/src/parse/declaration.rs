@@ -101,6 +101,12 @@ impl Parser<'_> {
                 self.bump();
                 self.interface(Flavor::Local)?
             }
+            (Some(K::Abstract | K::Custom), Place::Module)
+                if self.ahead(1).is_some_and(|next| next.text.keyword() == Some(K::Eventtype)) =>
+            {
+                self.bump();
+                return self.of_components(K::Eventtype);
+            }
             (Some(K::Abstract), Place::Module)
                 if self.ahead(1).is_some_and(|next| next.text.keyword() == Some(K::Valuetype)) =>
             {
@@ -117,17 +123,19 @@ impl Parser<'_> {
             }
             (Some(K::Valuetype), Place::Module) => self.value(ValueFlavor::Plain)?,
             (Some(word @ (K::Component | K::Home | K::Eventtype | K::Porttype | K::Connector)), _) => {
-                let message = format!(
-                    "`{}` belongs to the CORBA Component Model, which this compiler does not support",
-                    word.text()
-                );
-                return self.fail(Diagnostic::error(self.token().span, message));
+                return self.of_components(word);
             }
             (_, Place::Module) => return self.not_a_declaration(),
             (word, Place::Interface | Place::Value(_)) => self.member(place, word)?,
         };
         self.end_of(&what_is(&kind))?;
         Ok(Some(Declaration { kind, annotations, first_token }))
+    }
+
+    fn of_components<T>(&mut self, word: K) -> Parsed<T> {
+        let message =
+            format!("`{}` belongs to the CORBA Component Model, which this compiler does not support", word.text());
+        self.fail(Diagnostic::error(self.token().span, message))
     }
 
     /// Whether a word that old IDL uses as a name starts a declaration here.
@@ -276,7 +284,6 @@ impl Parser<'_> {
             return self.expected("`switch`");
         }
         self.expect(P::OpenParenthesis, "(")?;
-        self.annotations()?;
         let discriminator = Box::new(self.type_spec(Position::Discriminator)?);
         self.expect(P::CloseParenthesis, ")")?;
         let open = self.expect(P::OpenBrace, "{")?;
@@ -296,6 +303,7 @@ impl Parser<'_> {
 
     fn arm(&mut self) -> Parsed<Arm> {
         let mut labels = Vec::new();
+        let mut annotations = self.annotations()?;
         loop {
             if self.take_keyword(K::Case).is_some() {
                 labels.push(Label::Case(self.expression()?));
@@ -309,8 +317,9 @@ impl Parser<'_> {
             self.expect(P::Colon, ":")?;
         }
         let first_token = self.at;
-        self.annotations()?;
-        let ty = self.type_spec(Position::Member)?;
+        let mut ty = self.type_spec(Position::Member)?;
+        annotations.append(&mut ty.annotations);
+        ty.annotations = annotations;
         let declarator = self.declarator("the name of the member")?;
         self.end_of("a member")?;
         Ok(Arm { labels, ty, declarator, first_token })

@@ -160,7 +160,7 @@ impl Parser<'_> {
             return Ok(parameters);
         }
         loop {
-            self.annotations()?;
+            let mut annotations = self.annotations()?;
             let token = self.token();
             let direction = match self.keyword() {
                 Some(K::In) => Direction::In,
@@ -177,7 +177,9 @@ impl Parser<'_> {
                 _ => return self.expected("a parameter"),
             };
             self.bump();
-            let ty = self.type_spec(Position::Parameter)?;
+            let mut ty = self.type_spec(Position::Parameter)?;
+            annotations.append(&mut ty.annotations);
+            ty.annotations = annotations;
             let name = self.plain_declarator("the name of the parameter", "a parameter")?;
             parameters.push(Parameter { direction: (direction, token.span), ty, name });
             if self.take(P::Comma).is_none() {

@@ -27,9 +27,10 @@ pub(super) enum Position {
 impl Parser<'_> {
     pub(super) fn type_spec(&mut self, position: Position) -> Parsed<Type> {
         self.nested(|parser| {
+            let annotations = parser.annotations()?;
             let start = parser.token().span;
             let kind = parser.type_kind(position)?;
-            let ty = Type { kind, span: start.to(parser.before()) };
+            let ty = Type { annotations, kind, span: start.to(parser.before()) };
             parser.check_position(&ty, position)?;
             Ok(ty)
         })
@@ -176,7 +177,6 @@ impl Parser<'_> {
     fn sequence(&mut self) -> Parsed<TypeKind> {
         self.bump();
         self.expect(P::Less, "<")?;
-        self.annotations()?;
         let element = self.type_spec(Position::Element)?;
         let bound = self.optional_bound()?;
         Ok(TypeKind::Sequence(Box::new(element), bound))
@@ -185,10 +185,8 @@ impl Parser<'_> {
     fn map(&mut self) -> Parsed<TypeKind> {
         self.bump();
         self.expect(P::Less, "<")?;
-        self.annotations()?;
         let key = self.type_spec(Position::Element)?;
         self.expect(P::Comma, ",")?;
-        self.annotations()?;
         let value = self.type_spec(Position::Element)?;
         let bound = self.optional_bound()?;
         Ok(TypeKind::Map(Box::new((key, value)), bound))

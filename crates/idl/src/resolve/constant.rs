@@ -1,6 +1,6 @@
 //! Constant expressions: their values, and the typing rules of CORBA 3.10.2.
 
-use super::{At, Failed, Resolved, Resolver};
+use super::{At, Failed, Found, Resolved, Resolver};
 use crate::ast::{Basic, Binary, Expression, ExpressionKind as E, Unary};
 use crate::diagnostic::Diagnostic;
 use crate::model::{ConstantValue as V, DefinitionId, Kind, Type};
@@ -9,13 +9,26 @@ use crate::source::Span;
 /// What a constant expression has to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Target {
-    Integer { bits: u32, signed: bool, name: &'static str },
-    Float { single: bool },
+    Integer {
+        bits: u32,
+        signed: bool,
+        name: &'static str,
+    },
+    Float {
+        single: bool,
+    },
     Fixed(Option<(u8, u8)>),
     Boolean,
-    Character { wide: bool },
-    String { wide: bool, bound: Option<u32> },
+    Character {
+        wide: bool,
+    },
+    String {
+        wide: bool,
+        bound: Option<u32>,
+    },
     Enumerator(DefinitionId),
+    /// The label of a union arm, which is an enumerator.
+    Label(DefinitionId),
 }
 
 impl Target {
@@ -29,7 +42,7 @@ impl Target {
             Self::Character { wide: true } => "a wide character",
             Self::String { wide: false, .. } => "a string",
             Self::String { wide: true, .. } => "a wide string",
-            Self::Enumerator(_) => "an enumerator",
+            Self::Enumerator(_) | Self::Label(_) => "an enumerator",
         }
     }
 
@@ -59,6 +72,14 @@ impl Resolver<'_> {
         match self.evaluate_checked(expression, ULONG, at)? {
             V::Integer(value) => u32::try_from(value).map_err(|_| Failed),
             _ => Err(Failed),
+        }
+    }
+
+    /// The value of a label of a union whose discriminator has this type.
+    pub(super) fn evaluate_label(&mut self, expression: &Expression, ty: &Type, place: Span, at: At) -> Resolved<V> {
+        match self.model.resolved_definition(ty).filter(|id| matches!(self.model.get(*id).kind, Kind::Enum(_))) {
+            Some(of) => self.evaluate_checked(expression, Target::Label(of), at),
+            None => self.evaluate_as(expression, ty, place, at),
         }
     }
 
@@ -216,21 +237,15 @@ impl Resolver<'_> {
     }
 
     fn evaluate_name(&mut self, name: &crate::ast::ScopedName, target: Target, at: At) -> Resolved<V> {
-        // A label may name an enumerator without the module of its enumeration.
-        if let (Target::Enumerator(of), [single]) = (target, name.parts.as_slice())
-            && !name.absolute
-            && let Kind::Enum(enumerators) = &self.model.get(of).kind
-            && let Some(id) = enumerators.iter().find(|id| self.model.get(**id).name == single.symbol)
-            && self.model.get(of).parent != at.parent
-        {
-            return Ok(V::Enumerator(*id));
+        if let Some(id) = self.label_without_scope(name, target, at) {
+            return Ok(V::Enumerator(id));
         }
         let id = self.look_up(name, at.scope, true)?;
         let place = self.model.get(id).span;
         match &self.model.get(id).kind {
             Kind::Enumerator(of, _) => match target {
-                Target::Enumerator(wanted) if wanted == *of => Ok(V::Enumerator(id)),
-                Target::Enumerator(wanted) => {
+                Target::Enumerator(wanted) | Target::Label(wanted) if wanted == *of => Ok(V::Enumerator(id)),
+                Target::Enumerator(wanted) | Target::Label(wanted) => {
                     let (of, wanted) = (self.described(*of), self.described(wanted));
                     let message = format!("an enumerator of {wanted} was expected, this is one of {of}");
                     self.fail(Diagnostic::error(name.span, message).related(place, "declared here"))
@@ -261,7 +276,9 @@ impl Resolver<'_> {
                     {
                         return Ok(value);
                     }
-                    (V::Enumerator(_), Target::Enumerator(of)) if ty == Type::Named(of) => return Ok(value),
+                    (V::Enumerator(_), Target::Enumerator(of) | Target::Label(of)) if ty == Type::Named(of) => {
+                        return Ok(value);
+                    }
                     (V::Integer(_), _) => "an integer",
                     (V::Float(_), _) => "a floating-point number",
                     (V::Fixed(..), _) => "a fixed-point number",
@@ -283,6 +300,22 @@ impl Resolver<'_> {
                 )
             }
         }
+    }
+
+    /// The enumerator that a label names without the scope of its enumeration, where the name means nothing else.
+    fn label_without_scope(&mut self, name: &crate::ast::ScopedName, target: Target, at: At) -> Option<DefinitionId> {
+        let (Target::Label(of), [single], false) = (target, name.parts.as_slice(), name.absolute) else { return None };
+        let Kind::Enum(enumerators) = &self.model.get(of).kind else { return None };
+        let id = enumerators.iter().copied().find(|id| self.model.get(*id).name == single.symbol)?;
+        if !matches!(self.find_outwards(single.symbol, at.scope), (Found::Nothing, _)) {
+            return None;
+        }
+        let full = self.full_name(id);
+        let message = format!("`{}` is not declared here: it is taken for `{full}`", self.text(single.symbol));
+        let diagnostic = Diagnostic::warning(name.span, message).help(format!("write `{full}`"));
+        let place = self.model.get(id).span;
+        self.report(diagnostic.related(place, "the discriminator's enumerator"));
+        Some(id)
     }
 
     fn unary(&mut self, operator: Unary, value: V, span: Span, target: Target) -> Resolved<V> {

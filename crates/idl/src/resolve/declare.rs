@@ -47,8 +47,14 @@ impl Resolver<'_> {
             D::Import(span) => self.import(*span),
             D::EnterFile => {
                 self.prefixes.push(std::mem::take(&mut self.prefix));
+                self.files.push(self.file);
+                self.last_file += 1;
+                self.file = self.last_file;
             }
-            D::LeaveFile => self.prefix = self.prefixes.pop().unwrap_or_default(),
+            D::LeaveFile => {
+                self.prefix = self.prefixes.pop().unwrap_or_default();
+                self.file = self.files.pop().unwrap_or_default();
+            }
             D::Pragma(pragma) => self.pragma(pragma.span, &pragma.tokens, at),
         }
         if let Some(definition) = self.model.definitions.get_mut(first) {
@@ -294,7 +300,7 @@ impl Resolver<'_> {
                     Label::Case(value) if discriminator == Type::Faulty => drop(self.evaluate_freely(value, inner)),
                     Label::Case(value) => {
                         let span = union.discriminator.span;
-                        if let Ok(evaluated) = self.evaluate_as(value, &discriminator, span, inner) {
+                        if let Ok(evaluated) = self.evaluate_label(value, &discriminator, span, inner) {
                             self.check_label(&evaluated, value.span, &mut seen);
                             labels.push(evaluated);
                         }
@@ -443,8 +449,9 @@ impl Resolver<'_> {
                 Kind::Union(union) => union.defined,
                 _ => true,
             };
-            // The ORB itself has what its IDL files only announce.
-            if defined || self.is_of_the_orb(id) {
+            // The ORB itself has the objects and values that its IDL files only announce.
+            let has_methods = matches!(definition.kind, Kind::Interface(_) | Kind::Value(_));
+            if defined || (has_methods && self.is_of_the_orb(id)) {
                 continue;
             }
             let message = format!("{} is announced and never defined", self.described(id));

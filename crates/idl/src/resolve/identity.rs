@@ -18,9 +18,9 @@ impl Model {
         }
         let path = self.path(id);
         let typed = path.iter().rev().find_map(|id| self.get(*id).identity.given()?.type_prefix.as_ref());
-        let prefix = match (typed, &self.prefix) {
-            (Some((prefix, _)), _) | (None, Some(prefix)) => prefix.as_str(),
-            (None, None) => &identity.prefix,
+        let prefix = match typed.or_else(|| self.file_prefixes.get(&identity.file)) {
+            Some((prefix, _)) => prefix.as_str(),
+            None => &identity.prefix,
         };
         let version = identity.given().and_then(|given| given.version.as_ref());
         let version = version.map_or("1.0", |(version, _)| version);
@@ -147,7 +147,18 @@ impl Resolver<'_> {
 
     pub(super) fn type_prefix(&mut self, name: &ScopedName, prefix: &Text, at: At) {
         if name.parts.is_empty() {
-            self.model.prefix = Some(prefix.value.clone());
+            match self.model.file_prefixes.get(&self.file) {
+                Some((known, _)) if *known == prefix.value => {}
+                Some((_, first)) => {
+                    let diagnostic =
+                        Diagnostic::error(prefix.span, "the file gets a second prefix").label("the second");
+                    let diagnostic = diagnostic.related(*first, "the first");
+                    self.report(diagnostic);
+                }
+                None => {
+                    self.model.file_prefixes.insert(self.file, (prefix.value.clone(), prefix.span));
+                }
+            }
             return;
         }
         let Ok(definition) = self.look_up(name, at.scope, false) else { return };
@@ -186,7 +197,7 @@ impl Resolver<'_> {
         let definition = self.model.get(id);
         let (before, span) = (definition.identity.prefix.clone(), definition.span);
         let given = definition.identity.given().is_some_and(|given| given.id.is_some())
-            || self.model.prefix.is_some()
+            || [definition.identity.file, self.file].iter().any(|file| self.model.file_prefixes.contains_key(file))
             || self
                 .model
                 .path(id)
@@ -209,9 +220,9 @@ impl Resolver<'_> {
             self.report(diagnostic.help("use the same `#pragma prefix` at both places"));
         }
         if span == Span::default() {
-            let prefix = self.prefix.clone();
+            let (prefix, file) = (self.prefix.clone(), self.file);
             let definition = self.model.get_mut(id);
-            (definition.identity.prefix, definition.span) = (prefix, name.span);
+            (definition.identity.prefix, definition.identity.file, definition.span) = (prefix, file, name.span);
         }
     }
 

@@ -98,7 +98,7 @@ impl Resolver<'_> {
     pub(super) fn raises(&mut self, names: &[ScopedName], at: At) -> Vec<DefinitionId> {
         let mut raised = Vec::new();
         for name in names {
-            let Ok(id) = self.look_up(name, at.scope, true) else { continue };
+            let Ok(id) = self.look_up(name, at.scope, false) else { continue };
             if !matches!(self.model.get(id).kind, Kind::Exception(_) | Kind::Native) {
                 let (what, place) = (self.described(id), self.model.get(id).span);
                 let message = format!("{what} is not an exception, and cannot be raised");

@@ -13,6 +13,7 @@ impl Resolver<'_> {
     }
 
     fn try_type(&mut self, ty: &ast::Type, at: At) -> Resolved<Type> {
+        self.check_annotations(&ty.annotations, at);
         Ok(match &ty.kind {
             TypeKind::Basic(basic) => Type::Basic(*basic),
             TypeKind::String(wide, bound) => Type::String(*wide, self.optional_size(bound.as_deref(), at)?),
@@ -166,7 +167,7 @@ impl Resolver<'_> {
     pub(super) fn is_of_the_orb(&self, id: DefinitionId) -> bool {
         let top = self.model.path(id)[0];
         let text = self.text(self.model.get(top).name);
-        top != id && (text == "CORBA" || text.starts_with("Portable") || text == "DynamicAny")
+        top != id && matches!(text, "CORBA" | "PortableServer" | "PortableInterceptor" | "PortableGroup" | "DynamicAny")
     }
 
     pub(super) fn is_void(ty: &Type) -> bool {

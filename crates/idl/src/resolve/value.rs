@@ -211,8 +211,8 @@ impl Resolver<'_> {
         let id = self.add(at, name, declaration.first_token, Kind::ValueBox(Type::Faulty));
         self.declare(at.scope, name, What::Definition(id));
         self.list(at, id);
-        let inner = At { scope: self.open_scope(at.scope, Some(id)), parent: Some(id) };
-        let boxed = self.ty(ty, inner);
+        let boxed = self.ty(ty, at);
+        self.check_complete(&boxed, ty.span, None);
         if let Some(of) = self.model.resolved_definition(&boxed)
             && matches!(self.model.get(of).kind, Kind::Value(_) | Kind::ValueBox(_))
         {

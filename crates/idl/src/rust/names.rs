@@ -45,7 +45,6 @@ impl Names {
             match &model.get(id).kind {
                 Kind::Interface(interface) => names.module(model, symbols, Some(id), &interface.members),
                 Kind::Value(value) => names.module(model, symbols, Some(id), &value.members),
-                Kind::ValueBox(_) => names.module(model, symbols, Some(id), &model.in_box(id)),
                 Kind::Struct(structure) | Kind::Exception(structure) => {
                     names.module(model, symbols, Some(id), &structure.inner)
                 }
@@ -110,7 +109,7 @@ impl Names {
                 }
                 Kind::ValueBox(_) => {
                     self.reference.insert(*id, free(upper_camel(text) + "Ref", &mut taken));
-                    !model.in_box(*id).is_empty()
+                    false
                 }
                 Kind::Struct(structure) | Kind::Exception(structure) => !structure.inner.is_empty(),
                 Kind::Union(union) => !union.inner.is_empty(),

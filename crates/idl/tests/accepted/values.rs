@@ -764,7 +764,7 @@ pub mod values {
     corelane::describe! { pub static LONGS_TYPE for value Longs = value_box("IDL:corelane.test/Values/Longs:1.0", "Longs", &sequence(LONG, 0)) }
 
     #[derive(Clone, Debug, PartialEq)]
-    pub struct Corner(pub corner::Point);
+    pub struct Corner(pub Point);
 
     /// A shared [`Corner`].
     pub type CornerRef = ValueRef<Corner>;
@@ -781,23 +781,20 @@ pub mod values {
 
     corelane::value_type! { Corner = ["IDL:corelane.test/Values/Corner:1.0"] }
 
-    corelane::describe! { pub static CORNER_TYPE for value Corner = value_box("IDL:corelane.test/Values/Corner:1.0", "Corner", &corner::POINT_TYPE) }
+    corelane::describe! { pub static CORNER_TYPE for value Corner = value_box("IDL:corelane.test/Values/Corner:1.0", "Corner", &POINT_TYPE) }
 
-    /// What belongs to `Corner`.
-    pub mod corner {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub struct Point {
-            pub x: i32,
-            pub y: i32,
-        }
-
-        corelane::plain! { Point { x: i32, y: i32 } }
-
-        corelane::describe! { pub static POINT_TYPE for Point = structure("IDL:corelane.test/Values/Corner/Point:1.0", "Point", &[
-            member("x", LONG),
-            member("y", LONG),
-        ]) }
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Point {
+        pub x: i32,
+        pub y: i32,
     }
+
+    corelane::plain! { Point { x: i32, y: i32 } }
+
+    corelane::describe! { pub static POINT_TYPE for Point = structure("IDL:corelane.test/Values/Point:1.0", "Point", &[
+        member("x", LONG),
+        member("y", LONG),
+    ]) }
 
     pub trait Named: Send + Sync + 'static {
         fn name(&self) -> Result<String, SystemException>;

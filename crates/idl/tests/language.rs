@@ -1,0 +1,60 @@
+//! Every specification in tests/language is accepted without a word, and means what stands beside it: each definition with its
+//! repository id, constants with their values. `BLESS=1` rewrites the lists.
+
+use corelane_idl::DiskFiles;
+use corelane_idl::compile::{Compilation, Options};
+use corelane_idl::model::{ConstantValue, Kind, Type};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// What a text means: a line a definition that the main file or an included one has.
+fn meaning(compilation: &Compilation) -> String {
+    let mut lines = String::new();
+    for id in compilation.model.ids() {
+        let definition = compilation.model.get(id);
+        if definition.span == corelane_idl::source::Span::default() {
+            continue;
+        }
+        lines.push_str(&compilation.model.repository_id(id, &compilation.symbols));
+        let id_of = |id| compilation.model.repository_id(id, &compilation.symbols);
+        match &definition.kind {
+            Kind::Constant(_, ConstantValue::Enumerator(id)) => write!(lines, " = {}", id_of(*id)).unwrap(),
+            Kind::Constant(_, value) => write!(lines, " = {value:?}").unwrap(),
+            Kind::Typedef(ty) => match compilation.model.resolved(ty) {
+                Type::Named(id) => write!(lines, " {}", id_of(*id)).unwrap(),
+                other => write!(lines, " {}", format!("{other:?}").split("Named").next().unwrap_or_default()).unwrap(),
+            },
+            _ => {}
+        }
+        lines.push('\n');
+    }
+    lines
+}
+
+#[test]
+fn what_is_legal_is_accepted_and_means_what_it_should() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/language");
+    let bless = std::env::var_os("BLESS").is_some();
+    let (mut wrong, mut cases) = (Vec::new(), 0);
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let case = entry.unwrap().path();
+        if case.extension().is_none_or(|extension| extension != "idl") {
+            continue;
+        }
+        cases += 1;
+        let mut compilation =
+            Compilation::of_text(&case, std::fs::read(&case).unwrap(), &Options::default(), &DiskFiles);
+        let _ = compilation.to_rust();
+        let found = compilation.diagnostics.render(&compilation.sources, false) + &meaning(&compilation);
+        let expected_at = case.with_extension("txt");
+        if bless {
+            std::fs::write(&expected_at, &found).unwrap();
+        }
+        let expected = std::fs::read_to_string(&expected_at).unwrap_or_default();
+        if found != expected || !compilation.diagnostics.list().is_empty() {
+            wrong.push(format!("{}: expected\n{expected}\nfound\n{found}", case.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(cases > 0);
+}
