@@ -1,4 +1,9 @@
-//! Compiles the tests' IDL.
+//! Compiles the tests' IDL, and takes the pieces of code out of docs/rust-mapping.md.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
 fn main() {
     corelane_idl::Builder::new()
         .compile("idl/probe.idl")
@@ -8,4 +13,43 @@ fn main() {
     // What the compiler's own tests look at.
     corelane_idl::Builder::new().idl_4().compile("../crates/idl/tests/accepted/values.idl");
     corelane_idl::Builder::new().compile("../crates/idl/tests/accepted/names.idl");
+    rust_mapping(Path::new("../docs/rust-mapping.md"));
+}
+
+/// Writes each piece of Rust to a file of its own, called after its section, and a list of them; the IDL becomes one module.
+fn rust_mapping(page: &Path) {
+    println!("cargo:rerun-if-changed={}", page.display());
+    let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap()).join("rust_mapping");
+    fs::create_dir_all(&folder).unwrap();
+    let (mut idl, mut names) = (fs::read_to_string("idl/rust_mapping.idl").unwrap(), String::new());
+    let text = fs::read_to_string(page).unwrap();
+    let (mut section, mut number) = (String::new(), 0);
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(title) = line.strip_prefix("## ") {
+            let words = title.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+            section = words.collect::<Vec<_>>().join("_").to_lowercase();
+            number = 0;
+        }
+        let Some(language) = line.strip_prefix("```") else { continue };
+        let piece: String = lines.by_ref().take_while(|line| *line != "```").flat_map(|line| [line, "\n"]).collect();
+        match language {
+            "idl" => idl += &piece,
+            "rust" => {
+                number += 1;
+                let name = format!("{section}_{number}");
+                // Statements stand in a block: `include!` takes nothing else where it is one.
+                let statements = piece.lines().any(|line| line.starts_with("let "));
+                let code = if statements { format!("{{\n{piece}}}\n") } else { piece };
+                fs::write(folder.join(&name).with_extension("rs"), code).unwrap();
+                writeln!(names, "{name}").unwrap();
+            }
+            _ => panic!("{}: a piece of code in `{language}`, which no test compiles", page.display()),
+        }
+    }
+    fs::write(folder.join("names"), names).unwrap();
+    let file = folder.join("page.idl");
+    fs::write(&file, format!("module Page {{\n{idl}}};\n")).unwrap();
+    corelane_idl::Builder::new().compile(file).compile("../examples/hello/echo.idl");
+    println!("cargo:rerun-if-changed=idl/rust_mapping.idl");
 }
