@@ -211,6 +211,44 @@ fn room_is_an_edge_for_who_was_refused() {
     });
 }
 
+/// A reply of so many rings full that the socket does not hold as many octets of the bell, which nobody reads meanwhile: the client waits for the
+/// reply, and sends nothing.
+#[test]
+fn a_writer_that_is_told_of_room_again_and_again_is_not_taken_for_deaf() {
+    let (client, server) = pair("deaf");
+    let epoll = Epoll::new().unwrap();
+    epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
+    let total = 60_000_000;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut left = total;
+            let mut buffer = [0; 10_000];
+            while left > 0 {
+                let count = client.recv(&mut buffer, Wait::Block).unwrap();
+                assert!(count > 0, "the stream has ended {left} octets early");
+                left -= count;
+            }
+            client.send(b"thanks", Wait::Block).unwrap();
+        });
+        let mut events = [Event::EMPTY; 1];
+        let mut left = total;
+        while left > 0 {
+            match server.send(&[7; 40_000][..left.min(40_000)], Wait::Now) {
+                Ok(count) => left -= count,
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
+                }
+            }
+        }
+        // What was said meanwhile is there, and heard of.
+        let mut buffer = [0; 8];
+        while !matches!(server.recv(&mut buffer, Wait::Now), Ok(6)) {
+            assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
+        }
+    });
+}
+
 #[test]
 fn waiting_for_the_descriptor_instead() {
     let (client, server) = pair("polled");

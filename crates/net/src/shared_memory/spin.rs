@@ -12,7 +12,9 @@ const WORTH: u32 = WHOLE / 4;
 /// How often then.
 const NOW_AND_THEN: u32 = 64;
 /// Looks between two readings of the clock.
-const LOOKS: u32 = 16;
+const LOOKS: u32 = 64;
+/// Rounds of looks without a pause: the processor's own takes as long as an answer that is about to come.
+const EAGER: u32 = 4;
 
 /// Whether looking has paid, as a moving average over the last waits.
 #[derive(Debug)]
@@ -48,13 +50,17 @@ impl Spin {
             return false;
         }
         let end = Monotonic::now() + self.longest;
+        let mut rounds = 0;
         let found = loop {
             if (0..LOOKS).any(|_| {
-                std::hint::spin_loop();
+                if rounds >= EAGER {
+                    std::hint::spin_loop();
+                }
                 there()
             }) {
                 break true;
             }
+            rounds += 1;
             if end.is_past() {
                 break false;
             }

@@ -19,6 +19,8 @@ const WORDS: usize = 1024;
 const LINES: usize = 128;
 /// Looks between two readings of the clock.
 const LOOKS: u32 = 64;
+/// Rounds of looks without a pause.
+const EAGER: u32 = 4;
 
 /// How the receiver of a message waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,14 +131,17 @@ impl Bare {
 
     #[inline]
     fn look(&self, time: Duration) {
-        let mut began = None;
+        let (mut began, mut rounds) = (None, 0);
         loop {
             for _ in 0..LOOKS {
                 if self.is_there() {
                     return;
                 }
-                std::hint::spin_loop();
+                if rounds >= EAGER {
+                    std::hint::spin_loop();
+                }
             }
+            rounds += 1;
             if began.get_or_insert_with(clock::now).elapsed() > time {
                 return;
             }
