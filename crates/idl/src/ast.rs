@@ -200,6 +200,8 @@ pub struct Struct {
     pub base: Option<ScopedName>,
     /// Its members.
     pub members: Vec<Member>,
+    /// Whether there is more in it, which was refused.
+    pub faulty: bool,
     /// Its closing brace.
     pub end: Span,
 }
@@ -484,7 +486,7 @@ pub enum ExpressionKind {
     /// An integer literal.
     Integer(u64),
     /// A floating-point literal.
-    Float(f64),
+    Float(f64, bool),
     /// A fixed-point literal: digits without a point, number of digits behind the point.
     Fixed(u128, u32),
     /// A character literal; the flag says wide.

@@ -2,6 +2,8 @@
 
 use crate::compile::{Compilation, Options};
 use crate::lex::Files;
+use crate::limits::Limits;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// Compiles IDL files in a build script and writes the Rust code to `OUT_DIR`.
@@ -24,7 +26,7 @@ pub struct DiskFiles;
 
 impl Files for DiskFiles {
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
-        if path.is_file() { std::fs::read(path).ok() } else { None }
+        if path.is_file() { read_bounded(path).ok() } else { None }
     }
 
     fn identity(&self, path: &Path) -> PathBuf {
@@ -86,8 +88,7 @@ impl Builder {
     /// What is wrong, for a person, over several lines: the file cannot be read, is refused, or the output
     /// cannot be written.
     pub fn try_compile(&self, file: &Path) -> Result<PathBuf, String> {
-        let text =
-            std::fs::read(file).map_err(|error| format!("error: cannot read `{}`: {error}\n", file.display()))?;
+        let text = read_bounded(file).map_err(|error| format!("error: cannot read `{}`: {error}\n", file.display()))?;
         let mut compilation = Compilation::of_text(file, text, &self.options, &DiskFiles);
         for path in compilation.files_read() {
             println!("cargo:rerun-if-changed={}", path.display());
@@ -109,6 +110,14 @@ impl Builder {
             .map_err(|error| format!("error: cannot write `{}`: {error}\n", target.display()))?;
         Ok(target)
     }
+}
+
+/// The content of a file, or one octet more of it than the compiler accepts: devices may have no end.
+pub(crate) fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+    let most = u64::try_from(Limits::default().file_size).unwrap_or(u64::MAX).saturating_add(1);
+    let mut content = Vec::new();
+    std::fs::File::open(path)?.take(most).read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// What [`write_if_changed`] did.

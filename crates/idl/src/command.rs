@@ -2,7 +2,8 @@
 
 use crate::build::{self, DiskFiles, Written};
 use crate::compile::{Compilation, Options};
-use crate::diagnostic::Severity;
+use crate::diagnostic::{Severity, placeless_json};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -60,7 +61,18 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
     let styled = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let mut status = ACCEPTED;
     let mut dependencies = String::new();
+    let mut targets = HashMap::new();
     for file in &arguments.files {
+        let name = Path::new(file.file_stem().unwrap_or_default()).with_extension("rs");
+        if !arguments.check
+            && let Some(first) = targets.insert(name.clone(), file)
+        {
+            let (first, name) = (first.display(), name.display());
+            let message = format!("`{first}` and `{}` would both become `{name}`", file.display());
+            say(&arguments, out, &message);
+            status = REFUSED;
+            continue;
+        }
         match one_file(file, &arguments, styled, out) {
             Ok(line) => dependencies.push_str(&line),
             Err(Refused) => status = REFUSED,
@@ -68,12 +80,26 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
     }
     if let Some(path) = &arguments.depfile
         && status == ACCEPTED
+        && !arguments.check
         && let Err(error) = build::write_if_changed(path, &dependencies)
     {
-        let _ = writeln!(out, "error: cannot write `{}`: {error}", path.display());
+        say(&arguments, out, &format!("cannot write `{}`: {error}", path.display()));
         return REFUSED;
     }
     status
+}
+
+/// An error that is at no place of a text.
+fn say(arguments: &Arguments, out: &mut dyn Write, message: &str) {
+    let _ = match arguments.json {
+        true => writeln!(out, "{}", placeless_json("error", message)),
+        false => writeln!(out, "error: {message}"),
+    };
+}
+
+/// A path as make reads it.
+fn for_make(path: &Path) -> String {
+    path.display().to_string().replace('$', "$$").replace('#', "\\#").replace(' ', "\\ ")
 }
 
 /// The file was refused, and it has been said why.
@@ -81,8 +107,8 @@ struct Refused;
 
 /// Compiles one file; answers its line of the dependency file.
 fn one_file(file: &Path, arguments: &Arguments, styled: bool, out: &mut dyn Write) -> Result<String, Refused> {
-    let text = std::fs::read(file).map_err(|error| {
-        let _ = writeln!(out, "error: cannot read `{}`: {error}", file.display());
+    let text = build::read_bounded(file).map_err(|error| {
+        say(arguments, out, &format!("cannot read `{}`: {error}", file.display()));
         Refused
     })?;
     let mut compilation = Compilation::of_text(file, text, &arguments.options, &DiskFiles);
@@ -94,9 +120,11 @@ fn one_file(file: &Path, arguments: &Arguments, styled: bool, out: &mut dyn Writ
         };
         let _ = out.write_all(shown.as_bytes());
     }
-    if !arguments.json {
-        let _ = out.write_all(compilation.diagnostics.left_out().as_bytes());
-    }
+    let left_out = match arguments.json {
+        true => compilation.diagnostics.left_out_json(),
+        false => compilation.diagnostics.left_out(),
+    };
+    let _ = out.write_all(left_out.as_bytes());
     let errors = compilation.diagnostics.errors();
     if errors > 0 {
         if !arguments.json {
@@ -113,11 +141,10 @@ fn one_file(file: &Path, arguments: &Arguments, styled: bool, out: &mut dyn Writ
     match written {
         Ok(Written::Changed | Written::Same) => {
             let files = compilation.files_read();
-            let names = files.map(|path| path.display().to_string().replace(' ', "\\ "));
-            Ok(format!("{}: {}\n", target.display(), names.collect::<Vec<_>>().join(" ")))
+            Ok(format!("{}: {}\n", for_make(&target), files.map(for_make).collect::<Vec<_>>().join(" ")))
         }
         Err(error) => {
-            let _ = writeln!(out, "error: cannot write `{}`: {error}", target.display());
+            say(arguments, out, &format!("cannot write `{}`: {error}", target.display()));
             Err(Refused)
         }
     }
@@ -129,6 +156,11 @@ fn count(errors: usize, warnings: usize) -> String {
         0 => number(errors, "error"),
         _ => format!("{}, {}", number(errors, "error"), number(warnings, "warning")),
     }
+}
+
+/// Whether an argument is a long option, perhaps with its value behind a `=`.
+fn is_option(argument: &str, option: &str) -> bool {
+    argument.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
 }
 
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, String> {
@@ -151,7 +183,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, Str
             "-h" | "--help" => parsed.help = true,
             "--check" => parsed.check = true,
             "--idl-4" => parsed.options.idl_4 = true,
-            _ if text.starts_with("--message-format") => {
+            _ if is_option(&text, "--message-format") => {
                 let format = value("--message-format")?;
                 parsed.json = match format.to_str() {
                     Some("json") => true,
@@ -159,7 +191,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, Str
                     _ => return Err(format!("there is no message format `{}`", format.to_string_lossy())),
                 };
             }
-            _ if text.starts_with("--depfile") => parsed.depfile = Some(value("--depfile")?.into()),
+            _ if is_option(&text, "--depfile") => parsed.depfile = Some(value("--depfile")?.into()),
             _ if text.starts_with("-I") => parsed.options.include.push(value("-I")?.into()),
             _ if text.starts_with("-D") => parsed.options.defines.push(value("-D")?.to_string_lossy().into_owned()),
             _ if text.starts_with("-o") => parsed.output = value("-o")?.into(),

@@ -35,6 +35,7 @@ pub struct Compilation {
     /// All that is to be said.
     pub diagnostics: Diagnostics,
     pub(crate) text: Preprocessed,
+    pub(crate) longest_output: usize,
 }
 
 impl Compilation {
@@ -57,7 +58,7 @@ impl Compilation {
         let text = preprocess(environment, path, text);
         let tree = parse(&text, limits, &mut symbols, &mut diagnostics);
         let model = resolve(&tree, limits, options.idl_4, &mut symbols, &mut diagnostics);
-        Self { sources, symbols, model, diagnostics, text }
+        Self { sources, symbols, model, diagnostics, text, longest_output: limits.output }
     }
 
     /// Whether nothing was refused.

@@ -39,7 +39,7 @@ impl Diagnostic {
     pub fn error(span: Span, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
-            message: message.into(),
+            message: cut(message.into()),
             span,
             label: String::new(),
             related: Vec::new(),
@@ -57,28 +57,28 @@ impl Diagnostic {
     /// Says what is wrong at the place itself.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = label.into();
+        self.label = cut(label.into());
         self
     }
 
     /// Points at another place.
     #[must_use]
     pub fn related(mut self, span: Span, label: impl Into<String>) -> Self {
-        self.related.push((span, label.into()));
+        self.related.push((span, cut(label.into())));
         self
     }
 
     /// Adds an explanation.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
-        self.notes.push(note.into());
+        self.notes.push(cut(note.into()));
         self
     }
 
     /// Adds a mend.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(cut(help.into()));
         self
     }
 
@@ -165,6 +165,16 @@ impl Diagnostic {
             self.help.as_deref().map_or_else(|| "null".to_owned(), json_string),
         )
     }
+}
+
+/// A sentence without the middle of what is too long to be read, such as names of a megabyte.
+fn cut(text: String) -> String {
+    const LONGEST: usize = 1_000;
+    if text.len() <= LONGEST {
+        return text;
+    }
+    let (head, tail) = (text.floor_char_boundary(LONGEST / 2), text.ceil_char_boundary(text.len() - LONGEST / 2));
+    format!("{} ... {}", &text[..head], &text[tail..])
 }
 
 type Label = (usize, usize, String, AnnotationKind);
@@ -266,14 +276,24 @@ impl Diagnostics {
     /// What is said in place of the messages that are not shown.
     #[must_use]
     pub fn left_out(&self) -> String {
-        let mut text = String::new();
+        self.not_shown().iter().map(|(severity, message)| format!("{severity}: {message}\n\n")).collect()
+    }
+
+    /// The same as JSON, an object a line.
+    #[must_use]
+    pub fn left_out_json(&self) -> String {
+        self.not_shown().iter().map(|(severity, message)| placeless_json(severity, message) + "\n").collect()
+    }
+
+    fn not_shown(&self) -> Vec<(&'static str, String)> {
+        let mut said = Vec::new();
         if self.full {
-            text.push_str("error: too many errors, the rest is not shown\n\n");
+            said.push(("error", "too many errors, the rest is not shown".to_owned()));
         }
         if self.warnings > Self::LIMIT {
-            let _ = writeln!(text, "warning: {} more warnings are not shown\n", self.warnings - Self::LIMIT);
+            said.push(("warning", format!("{} more warnings are not shown", self.warnings - Self::LIMIT)));
         }
-        text
+        said
     }
 
     /// All of them as a person reads them, with a line that counts them.
@@ -286,6 +306,12 @@ impl Diagnostics {
         text.push_str(&self.left_out());
         text
     }
+}
+
+/// A message that is at no place, as one JSON object.
+pub(crate) fn placeless_json(severity: &str, message: &str) -> String {
+    let message = json_string(message);
+    format!(r#"{{"severity":"{severity}","message":{message},"at":null,"related":[],"notes":[],"help":null}}"#)
 }
 
 /// A JSON string with its quotes.

@@ -8,21 +8,24 @@ pub struct Limits {
     /// Files read in all, a file counted each time: stops files that include each other twice, whose number
     /// of readings doubles with every level.
     pub inclusions: usize,
-    /// Tokens that come out of macros in all: stops macros that double each other.
+    /// Tokens that come out of macros, and tokens of their bodies and arguments, in all: stops macros that double each other.
     pub expanded_tokens: usize,
     /// Macro uses within the arguments of macro uses.
     pub argument_nesting: usize,
     /// Nested declarations, types and expressions: stops a stack overflow.
     pub nesting: usize,
-    /// Octets of one file.
+    /// Octets of one file, the main one too.
     pub file_size: usize,
-    /// Interfaces that one interface inherits from, in all, and the same for value types: the skeleton of each lists
-    /// what it inherits.
+    /// Interfaces that one interface inherits from, in all, and the same for value types, structures and bit sets: each is
+    /// written with what it inherits.
     pub bases: usize,
     /// Operations of one interface, inherited ones included.
     pub operations: usize,
-    /// Distinct elements that an array type may have, all dimensions multiplied.
+    /// Elements that an array may have, all dimensions multiplied, those of arrays and structures in it too; and the same of
+    /// a structure or union.
     pub array_elements: u64,
+    /// Octets of Rust code that one text may become.
+    pub output: usize,
 }
 
 impl Default for Limits {
@@ -37,6 +40,7 @@ impl Default for Limits {
             bases: 200,
             operations: 10_000,
             array_elements: 1 << 28,
+            output: 64 << 20,
         }
     }
 }

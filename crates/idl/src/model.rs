@@ -39,6 +39,10 @@ pub struct Definition {
     pub first_token: usize,
     /// Whether values of it cannot leave the process: a local interface, or something that holds one.
     pub local: bool,
+    /// Of a type that only renames another renamed type: the last of them on the way to what it is.
+    pub(crate) last_alias: Option<DefinitionId>,
+    /// Elements that a value has which are always there, those of arrays and members multiplied out.
+    pub(crate) elements: u64,
     /// Annotations, by name.
     pub annotations: Vec<(Symbol, Span)>,
     pub(crate) identity: Identity,
@@ -142,6 +146,8 @@ pub struct Bitset {
 pub struct BitField {
     /// Its name; none for bits that are left free.
     pub name: Option<Symbol>,
+    /// Where its name or its width stands.
+    pub span: Span,
     /// How many bits it has.
     pub width: u8,
     /// Its type in programs, where the text gives one.
@@ -354,7 +360,10 @@ impl Model {
         while let Type::Named(id) = ty
             && let Kind::Typedef(of) = &self.get(*id).kind
         {
-            ty = of;
+            ty = match self.get(*id).last_alias.map(|last| &self.get(last).kind) {
+                Some(Kind::Typedef(of)) => of,
+                _ => of,
+            };
         }
         ty
     }

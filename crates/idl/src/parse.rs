@@ -6,7 +6,7 @@
 mod declaration;
 mod expression;
 mod interface;
-mod literal;
+pub(crate) mod literal;
 mod types;
 
 use crate::ast::{Annotation, Declaration, DeclarationKind, Name, Pragma, ScopedName, Text};
@@ -33,6 +33,7 @@ pub(crate) fn parse(
         half_greater: false,
         in_angles: false,
         depth: 0,
+        unclosed: false,
         limits,
         symbols,
         diagnostics,
@@ -65,6 +66,8 @@ struct Parser<'p> {
     /// Within `<...>`, where `>>` closes twice rather than shifts.
     in_angles: bool,
     depth: usize,
+    /// Whether it has been said that a brace is not closed.
+    unclosed: bool,
     limits: &'p Limits,
     symbols: &'p mut Symbols,
     diagnostics: &'p mut Diagnostics,

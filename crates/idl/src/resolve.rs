@@ -6,10 +6,12 @@
 mod annotation;
 mod bits;
 mod constant;
+mod decimal;
 mod declare;
 mod identity;
 mod interface;
 mod operation;
+mod standard;
 mod types;
 mod value;
 
@@ -108,6 +110,9 @@ struct Failed;
 
 type Resolved<T> = Result<T, Failed>;
 
+/// An operation or attribute that is inherited, or a value type and the state that is; and where it stands.
+type Inherited = (DefinitionId, Option<Symbol>, Span);
+
 struct Resolver<'r> {
     model: Model,
     scopes: Vec<Scope>,
@@ -129,7 +134,7 @@ struct Resolver<'r> {
     /// Forward declarations, and where.
     announced: Vec<(DefinitionId, Span)>,
     /// What the interface at hand inherits, by folded name.
-    inherited: Option<(DefinitionId, SymbolMap<DefinitionId>)>,
+    inherited: Option<(DefinitionId, SymbolMap<Inherited>)>,
     /// What the annotations that the text declares take.
     annotations: HashMap<DefinitionId, Vec<annotation::Parameter>>,
     /// Whether an import would come too late.
@@ -196,6 +201,8 @@ impl Resolver<'_> {
             kind,
             first_token,
             local: false,
+            last_alias: None,
+            elements: 1,
             annotations: Vec::new(),
             identity,
         });
@@ -257,6 +264,11 @@ impl Resolver<'_> {
             if !lenient {
                 return;
             }
+        }
+        if let Some(owner) = self.scopes[scope.0].owner
+            && matches!(self.model.get(owner).kind, Kind::Interface(_) | Kind::Value(_))
+        {
+            self.check_not_inherited(name, owner);
         }
         let built_in = |entry: &Entry| entry.span == Span::default() && matches!(entry.what, What::Definition(_));
         if let Some(known) = self.scopes[scope.0].names.get(&folded).copied().filter(|entry| !built_in(entry)) {

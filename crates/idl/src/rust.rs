@@ -34,6 +34,8 @@ pub(crate) fn generate(compilation: &mut Compilation) -> String {
         path: Vec::new(),
         scope: None,
         imports: BTreeSet::new(),
+        written: 0,
+        too_long: None,
     };
     generator.find_facts();
     let refused = generator.find_unsupported();
@@ -43,7 +45,13 @@ pub(crate) fn generate(compilation: &mut Compilation) -> String {
         }
         return String::new();
     }
-    generator.file()
+    let code = generator.file();
+    if let Some(span) = generator.too_long {
+        let message = format!("the text becomes more than {} octets of Rust", compilation.longest_output);
+        compilation.diagnostics.push(Diagnostic::error(span, message).label("too much from here on"));
+        return String::new();
+    }
+    code
 }
 
 struct Generator<'c> {
@@ -63,6 +71,9 @@ struct Generator<'c> {
     scope: Option<DefinitionId>,
     /// What the module uses of the runtime.
     imports: BTreeSet<(&'static str, &'static str)>,
+    /// Octets of code so far, and where they became too many.
+    written: usize,
+    too_long: Option<Span>,
 }
 
 /// Names of `corelane` that users know too; all others are of `corelane::mapping`.
@@ -314,6 +325,11 @@ impl<'c> Generator<'c> {
             if !self.is_written(*id) {
                 continue;
             }
+            if self.written > self.compilation.longest_output {
+                self.too_long.get_or_insert(self.model().get(*id).span);
+                return;
+            }
+            let (written, before) = (self.written, out.len());
             // Lines about one thing each stand together.
             let single = matches!(kind, Kind::Typedef(_) | Kind::Constant(..));
             let documented = !docs::of(self.compilation, self.model().get(*id).first_token).is_empty();
@@ -338,6 +354,11 @@ impl<'c> Generator<'c> {
             }
             self.describe(*id, out);
             self.inner_module(*id, kind, out);
+            // What stands in the inner module is among it.
+            self.written = written + (out.len() - before);
+        }
+        if self.written > self.compilation.longest_output {
+            self.too_long.get_or_insert(members.last().map_or(Span::default(), |last| self.model().get(*last).span));
         }
     }
 

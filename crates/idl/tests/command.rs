@@ -61,6 +61,43 @@ fn output_and_dependencies_are_written() {
 }
 
 #[test]
+fn dependencies_are_as_make_reads_them() {
+    let folder = Folder::new("make");
+    std::fs::write(folder.0.join("a b#$.idl"), "interface I {};\n").unwrap();
+    assert_eq!(folder.run(&["-o", "@out", "--depfile=@d", "@a b#$.idl"]).0, command::ACCEPTED);
+    let folder_name = folder.0.display();
+    let expected = format!("{folder_name}/out/a\\ b\\#$$.rs: {folder_name}/a\\ b\\#$$.idl\n");
+    assert_eq!(std::fs::read_to_string(folder.0.join("d")).unwrap(), expected);
+    assert_eq!(folder.run(&["--check", "--depfile", "@e", "@a b#$.idl"]).0, command::ACCEPTED);
+    assert!(!folder.0.join("e").exists());
+    for wrong in ["--depfilex", "--message-formatjson"] {
+        assert_eq!(folder.run(&["--check", wrong, "@sum.idl"]).0, command::WRONG_USAGE, "{wrong}");
+    }
+}
+
+#[test]
+fn two_files_never_become_one() {
+    let folder = Folder::new("two_files");
+    std::fs::write(folder.0.join("include/x.idl"), "interface First {};\n").unwrap();
+    std::fs::write(folder.0.join("x.idl"), "interface Second {};\n").unwrap();
+    let (status, shown) = folder.run(&["-o", "@out", "@include/x.idl", "@x.idl"]);
+    assert!(status == command::REFUSED && shown.contains("would both become `x.rs`"), "{shown}");
+    assert!(std::fs::read_to_string(folder.0.join("out/x.rs")).unwrap().contains("First"));
+    assert_eq!(folder.run(&["--check", "@include/x.idl", "@x.idl"]).0, command::ACCEPTED);
+}
+
+#[test]
+fn messages_without_a_place_are_json_too() {
+    let folder = Folder::new("json_all");
+    let many: String = (0..120).map(|n| format!("typedef Unknown T{n};\n")).collect();
+    std::fs::write(folder.0.join("many.idl"), many).unwrap();
+    let (_, shown) = folder.run(&["--message-format", "json", "--check", "@many.idl", "@absent.idl"]);
+    assert_eq!(shown.lines().count(), 102, "{shown}");
+    assert!(shown.lines().all(|line| line.starts_with("{\"severity\":\"error\"") && line.ends_with('}')), "{shown}");
+    assert!(shown.contains("the rest is not shown") && shown.contains("cannot read"), "{shown}");
+}
+
+#[test]
 fn messages_can_be_json() {
     let folder = Folder::new("json");
     let (status, shown) = folder.run(&["--message-format=json", "--check", "@wrong.idl"]);

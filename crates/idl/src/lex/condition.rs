@@ -70,7 +70,7 @@ impl Parser<'_> {
                 return Err(self.fault("`:` was expected here"));
             }
             let no = self.conditional(live && !chosen)?;
-            Ok(if chosen { yes } else { no })
+            Ok(Number { unsigned: yes.unsigned || no.unsigned, ..if chosen { yes } else { no } })
         } else {
             Ok(condition)
         };
@@ -132,11 +132,12 @@ impl Parser<'_> {
         let value = match token.kind {
             TokenKind::Identifier => Some(Number { bits: u64::from(text == "true"), unsigned: false }),
             TokenKind::Number => integer(text),
-            TokenKind::Character => text
-                .trim_matches('\'')
-                .chars()
-                .next()
-                .map(|character| Number { bits: u64::from(u32::from(character)), unsigned: false }),
+            TokenKind::Character => match crate::parse::literal::characters(text) {
+                Ok((characters, _)) => characters
+                    .first()
+                    .map(|character| Number { bits: u64::from(u32::from(*character)), unsigned: false }),
+                Err(_) => None,
+            },
             _ => None,
         };
         let value = value.ok_or_else(|| self.fault("an integer was expected here"))?;
@@ -245,7 +246,8 @@ mod tests {
             "unknown == 0",
             "-1 >> 63 == -1",
             "1 << 63 != 0",
-            "'a' == 97",
+            "'a' == 97 && L'a' == 97 && '\\n' == 10 && '\\'' == 39 && '\\x41' == 65",
+            "!((1 ? -1 : 0u) < 0) && (1 ? -1 : 0) < 0",
         ] {
             assert_eq!(check(text), Ok(true), "{text}");
         }

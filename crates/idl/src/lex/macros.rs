@@ -1,7 +1,7 @@
 //! Macros: their definitions, and what a use of one turns into.
 
 use super::token::{Punctuation, Token, TokenKind};
-use crate::symbol::{Symbol, Symbols};
+use crate::symbol::{Symbol, SymbolMap, Symbols};
 use std::sync::Arc;
 
 /// Octets of a token that `#` or `##` makes, at most: each use of a macro can double one.
@@ -11,15 +11,29 @@ pub(crate) const LONGEST: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Macro {
     /// Names of the parameters; `None` for a macro without a parameter list.
-    pub(crate) parameters: Option<Vec<Symbol>>,
+    pub(crate) parameters: Option<Arc<[Symbol]>>,
     /// Whether the last parameter takes all the arguments that are left.
     pub(crate) variadic: bool,
     pub(crate) body: Arc<[Token]>,
+    /// By token of the body: which parameter it is.
+    uses: Arc<[Option<usize>]>,
 }
 
 impl Macro {
     pub(crate) fn object(body: Vec<Token>) -> Self {
-        Self { parameters: None, variadic: false, body: body.into() }
+        let uses = vec![None; body.len()].into();
+        Self { parameters: None, variadic: false, body: body.into(), uses }
+    }
+
+    /// A macro with parameters.
+    pub(crate) fn function(parameters: Vec<Symbol>, variadic: bool, body: &[Token]) -> Self {
+        let places: SymbolMap<usize> = parameters.iter().copied().zip(0..).collect();
+        let place = |token: &Token| match token.kind {
+            TokenKind::Identifier => places.get(&token.text).copied(),
+            _ => None,
+        };
+        let uses = body.iter().map(place).collect();
+        Self { parameters: Some(parameters.into()), variadic, body: body.into(), uses }
     }
 
     /// Whether both mean the same, so that a redefinition does no harm.
@@ -39,26 +53,28 @@ impl Macro {
             return Some((mark, "`##` joins what is before it and what is behind it"));
         }
         self.parameters.as_ref()?;
-        let lonely = |(at, token): (usize, &Token)| {
-            token.is(Punctuation::Hash) && self.body.get(at + 1).is_none_or(|next| self.parameter(next).is_none())
-        };
+        let lonely = |(at, token): (usize, &Token)| token.is(Punctuation::Hash) && self.parameter(at + 1).is_none();
         let at = self.body.iter().enumerate().position(lonely)?;
         Some((&self.body[at], "`#` has to be followed by a parameter of the macro"))
     }
 
-    fn parameter(&self, token: &Token) -> Option<usize> {
-        let parameters = self.parameters.as_ref()?;
-        if token.kind != TokenKind::Identifier {
-            return None;
-        }
-        parameters.iter().position(|parameter| *parameter == token.text)
+    /// Which parameter the token at a place of the body is.
+    fn parameter(&self, at: usize) -> Option<usize> {
+        self.uses.get(at).copied().flatten()
+    }
+
+    /// How many tokens the body has with these arguments in place, at most.
+    pub(crate) fn length_with(&self, raw: &[Vec<Token>], expanded: &[Vec<Token>]) -> usize {
+        let length = |lists: &[Vec<Token>], index: usize| lists.get(index).map_or(0, Vec::len);
+        let piece = |index: &Option<usize>| index.map_or(1, |index| length(raw, index).max(length(expanded, index)));
+        self.uses.iter().map(piece).fold(0, usize::saturating_add)
     }
 
     /// Which parameters the body uses other than next to `#` or `##`, so that their arguments have to be expanded.
     pub(crate) fn needs_expanded(&self) -> Vec<bool> {
-        let mut needed = vec![false; self.parameters.as_ref().map_or(0, Vec::len)];
-        for (at, token) in self.body.iter().enumerate() {
-            let Some(index) = self.parameter(token) else { continue };
+        let mut needed = vec![false; self.parameters.as_ref().map_or(0, |list| list.len())];
+        for at in 0..self.body.len() {
+            let Some(index) = self.parameter(at) else { continue };
             let marked_before = at.checked_sub(1).is_some_and(|before| {
                 self.body[before].is(Punctuation::HashHash) || self.body[before].is(Punctuation::Hash)
             });
@@ -88,8 +104,8 @@ impl Macro {
                 at += 1;
                 continue;
             }
-            let next_parameter = self.body.get(at + 1).and_then(|next| self.parameter(next));
-            let piece = match (self.parameter(token), next_parameter) {
+            let next_parameter = self.parameter(at + 1);
+            let piece = match (self.parameter(at), next_parameter) {
                 (Some(index), _) if pasted || pastes => raw.get(index).cloned().unwrap_or_default(),
                 (Some(index), _) => expanded.get(index).cloned().unwrap_or_default(),
                 (None, Some(index)) if token.is(Punctuation::Hash) => {

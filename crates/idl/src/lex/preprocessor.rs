@@ -194,6 +194,12 @@ struct Preprocessor<'e> {
 
 impl Preprocessor<'_> {
     fn run(&mut self, path: &Path, text: Vec<u8>) {
+        if text.len() > self.environment.limits.file_size {
+            self.environment.sources.add(path, Vec::new());
+            let message = format!("the file is larger than {} octets", self.environment.limits.file_size);
+            self.report(Diagnostic::error(Span::default(), message));
+            return;
+        }
         let Some(main) = self.environment.sources.add(path, text) else {
             self.environment.sources.add(path, Vec::new());
             self.report(Diagnostic::error(Span::default(), "the file is larger than 1 GiB"));

@@ -219,7 +219,8 @@ impl Parser<'_> {
         if let Some(end) = self.take(P::CloseBrace) {
             return Ok(end);
         }
-        if self.diagnostics.is_full() {
+        // Of several braces without an end the innermost says enough.
+        if self.diagnostics.is_full() || std::mem::replace(&mut self.unclosed, true) {
             return Err(Failed);
         }
         let message = format!("`}}` was expected, {} was found", self.found());
@@ -242,15 +243,17 @@ impl Parser<'_> {
             return Ok(Kind::Forward(name, ForwardKind::Struct));
         }
         let base = if self.take(P::Colon).is_some() { Some(self.scoped_name("a structure")?) } else { None };
+        let before = self.diagnostics.errors();
         let (members, end) = self.members()?;
-        Ok(Kind::Struct(Struct { name, base, members, end }))
+        let faulty = self.diagnostics.errors() > before;
+        Ok(Kind::Struct(Struct { name, base, members, faulty, end }))
     }
 
     fn exception(&mut self) -> Parsed<Kind> {
         self.bump();
         let name = self.name("the name of the exception")?;
         let (members, end) = self.members()?;
-        Ok(Kind::Exception(Struct { name, base: None, members, end }))
+        Ok(Kind::Exception(Struct { name, base: None, members, faulty: false, end }))
     }
 
     fn members(&mut self) -> Parsed<(Vec<Member>, crate::source::Span)> {
@@ -333,7 +336,10 @@ impl Parser<'_> {
         while !self.is(P::CloseBrace) {
             let first = self.at;
             let annotations = self.annotations()?;
-            enumerators.push((self.name("an enumerator")?, first, annotations));
+            match self.name("an enumerator") {
+                Ok(name) => enumerators.push((name, first, annotations)),
+                Err(Failed) => self.skip_to_comma()?,
+            }
             let Some(comma) = self.take(P::Comma) else { break };
             if self.is(P::CloseBrace) {
                 self.report(
@@ -347,6 +353,17 @@ impl Parser<'_> {
         }
         self.close_body(open)?;
         Ok(Kind::Enum(Enum { name, enumerators }))
+    }
+
+    /// Goes on at the `,` or `}` behind a faulty enumerator.
+    fn skip_to_comma(&mut self) -> Parsed<()> {
+        while !self.is(P::Comma) && !self.is(P::CloseBrace) {
+            if self.is_at_end() || self.is(P::Semicolon) || self.is(P::OpenBrace) {
+                return Err(Failed);
+            }
+            self.bump();
+        }
+        Ok(())
     }
 
     fn constant(&mut self) -> Parsed<Kind> {

@@ -14,8 +14,8 @@ pub(super) fn number(text: &str) -> Result<ExpressionKind, String> {
         let valid = text.bytes().all(|octet| octet.is_ascii_digit() || b".eE+-".contains(&octet));
         let value = text.parse::<f64>().ok().filter(|value| valid && value.is_finite());
         return value
-            .map(ExpressionKind::Float)
-            .ok_or_else(|| format!("`{text}` is not a floating-point number that a double holds"));
+            .map(|value| ExpressionKind::Float(value, is_exact(text, value)))
+            .ok_or_else(|| format!("`{}` is not a floating-point number that a double holds", shown(text)));
     }
     if text.len() > 1 && text.starts_with('0') {
         if let Some(wrong) = text.chars().find(|digit| matches!(digit, '8' | '9')) {
@@ -26,12 +26,36 @@ pub(super) fn number(text: &str) -> Result<ExpressionKind, String> {
     integer(text, text, 10)
 }
 
+/// Whether a double is just what its text says.
+fn is_exact(text: &str, value: f64) -> bool {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let Ok(exponent) = exponent.parse::<i32>().map(i64::from) else { return false };
+    // Digits and the power of ten of the last one, without zeros at either end.
+    let plain = |whole: &str, fraction: &str, exponent: i64| {
+        let digits = format!("{whole}{fraction}");
+        let kept = digits.trim_end_matches('0');
+        let power = exponent + i64::try_from(whole.len()).unwrap_or(0) - i64::try_from(kept.len()).unwrap_or(0);
+        let kept = kept.trim_start_matches('0').to_owned();
+        if kept.is_empty() { (kept, 0) } else { (kept, power) }
+    };
+    // The value of a double has at most 1,074 places behind the point.
+    let exactly = format!("{value:.1074}");
+    let (exact_whole, exact_fraction) = exactly.split_once('.').unwrap_or((&exactly, ""));
+    plain(whole, fraction, exponent) == plain(exact_whole, exact_fraction, 0)
+}
+
+/// A text as messages show it: the beginning of a long one.
+fn shown(text: &str) -> &str {
+    &text[..text.floor_char_boundary(100)]
+}
+
 fn integer(text: &str, digits: &str, radix: u32) -> Result<ExpressionKind, String> {
     if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
-        return Err(format!("`{text}` is not a number of IDL; numbers have no suffix"));
+        return Err(format!("`{}` is not a number of IDL; numbers have no suffix", shown(text)));
     }
     let value = u64::from_str_radix(digits, radix);
-    value.map(ExpressionKind::Integer).map_err(|_| format!("`{text}` does not fit `unsigned long long`"))
+    value.map(ExpressionKind::Integer).map_err(|_| format!("`{}` does not fit `unsigned long long`", shown(text)))
 }
 
 fn fixed_point(text: &str, digits: &str) -> Result<ExpressionKind, String> {
@@ -39,25 +63,27 @@ fn fixed_point(text: &str, digits: &str) -> Result<ExpressionKind, String> {
     let fraction = fraction.trim_end_matches('0');
     let digits = format!("{}{fraction}", whole.trim_start_matches('0'));
     if !digits.bytes().all(|octet| octet.is_ascii_digit()) || whole.len() + fraction.len() == 0 {
-        return Err(format!("`{text}` is not a fixed-point number"));
+        return Err(format!("`{}` is not a fixed-point number", shown(text)));
     }
     if digits.len() > 31 {
-        return Err(format!("`{text}` has more than 31 digits"));
+        return Err(format!("`{}` has more than 31 digits", shown(text)));
     }
     let value = if digits.is_empty() { Ok(0) } else { digits.parse() };
     let scale = u32::try_from(fraction.len()).unwrap_or(0);
-    value.map(|value| ExpressionKind::Fixed(value, scale)).map_err(|_| format!("`{text}` is not a fixed-point number"))
+    value
+        .map(|value| ExpressionKind::Fixed(value, scale))
+        .map_err(|_| format!("`{}` is not a fixed-point number", shown(text)))
 }
 
 /// What is wrong in a literal: the octets of its text concerned, and the message.
-pub(super) struct Fault {
-    pub(super) at: std::ops::Range<usize>,
-    pub(super) message: String,
+pub(crate) struct Fault {
+    pub(crate) at: std::ops::Range<usize>,
+    pub(crate) message: String,
 }
 
 /// The characters of a character or string literal (with its quotes and perhaps an `L`), and whether it is
 /// wide. Stops at the first fault.
-pub(super) fn characters(text: &str) -> Result<(Vec<char>, bool), Fault> {
+pub(crate) fn characters(text: &str) -> Result<(Vec<char>, bool), Fault> {
     let wide = text.starts_with('L');
     let start = usize::from(wide) + 1;
     let closed = text.len() > start && text.ends_with(['"', '\'']);
@@ -121,8 +147,13 @@ mod tests {
         assert!(matches!(number("18446744073709551615"), Ok(E::Integer(u64::MAX))));
         assert!(matches!(number("1.50d"), Ok(E::Fixed(15, 1))));
         assert!(matches!(number("0.05D"), Ok(E::Fixed(5, 2))));
-        assert!(matches!(number(".5"), Ok(E::Float(value)) if value == 0.5));
-        assert!(matches!(number("1e3"), Ok(E::Float(value)) if value == 1000.0));
+        assert!(matches!(number(".5"), Ok(E::Float(value, true)) if value == 0.5));
+        assert!(matches!(number("1e3"), Ok(E::Float(value, true)) if value == 1000.0));
+        assert!(matches!(number("0.1"), Ok(E::Float(_, false))));
+        assert!(matches!(number("0.0000"), Ok(E::Float(_, true))));
+        assert!(matches!(number("12.50e-1"), Ok(E::Float(_, true))));
+        assert!(matches!(number("3.14159265358979323846264338327950288"), Ok(E::Float(_, false))));
+        assert!(number(&"9".repeat(1 << 20)).is_err_and(|message| message.len() < 300));
         for wrong in ["08", "18446744073709551616", "0x", "1u", "1e", "1e999", "d", ".", "1.2.3", "1_0", "0xg"] {
             assert!(number(wrong).is_err(), "{wrong}");
         }

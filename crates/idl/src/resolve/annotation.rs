@@ -1,46 +1,12 @@
 //! Annotations: the standard ones, ours for real time, and those that a text declares (IDL 4.2, 7.4.15).
 
+use super::standard::Place;
 use super::{At, Failed, Resolved, Resolver, What};
 use crate::ast::{Annotation, AnnotationType, Basic, Declaration, Expression, Name};
 use crate::diagnostic::Diagnostic;
 use crate::model::{DefinitionId, Kind, Type};
 use crate::source::Span;
 use crate::symbol::Symbol;
-
-/// Annotations of IDL 4.2 and our own for real time.
-const KNOWN: &[&str] = &[
-    "id",
-    "autoid",
-    "optional",
-    "position",
-    "value",
-    "extensibility",
-    "final",
-    "appendable",
-    "mutable",
-    "key",
-    "must_understand",
-    "default_literal",
-    "default",
-    "range",
-    "min",
-    "max",
-    "unit",
-    "bit_bound",
-    "external",
-    "nested",
-    "verbatim",
-    "service",
-    "oneway",
-    "ami",
-    "try_construct",
-    "hashid",
-    "topic",
-    "wcet",
-    "period",
-    "deadline",
-    "priority",
-];
 
 /// What an annotation that the text declares takes.
 #[derive(Clone, Debug)]
@@ -83,16 +49,12 @@ impl Resolver<'_> {
         self.symbols.intern(&text)
     }
 
-    pub(super) fn check_annotations(&mut self, annotations: &[Annotation], at: At) {
+    pub(super) fn check_annotations(&mut self, annotations: &[Annotation], place: Place, at: At) {
         for annotation in annotations {
             let Some(name) = annotation.name.parts.last().copied() else { continue };
             match self.find_annotation(annotation, name, at) {
                 Some(id) => self.check_arguments(id, annotation, at),
-                None if KNOWN.contains(&self.text(name.symbol)) => {}
-                None => {
-                    let message = format!("there is no annotation `@{}`; it is ignored", self.text(name.symbol));
-                    self.report(Diagnostic::warning(annotation.name.span, message));
-                }
+                None => self.check_standard(annotation, place, at),
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Bit masks, bit sets, and how many bits an enumeration takes (IDL 4.2, 7.4.13).
 
+use super::standard::Place;
 use super::{At, Failed, Resolver, What};
 use crate::ast::{self, Annotation, Basic, Declaration, Name};
 use crate::diagnostic::Diagnostic;
@@ -34,7 +35,7 @@ impl Resolver<'_> {
         let mut taken: Vec<(u32, Span)> = Vec::new();
         let mut placed = Vec::new();
         for flag in flags {
-            self.check_annotations(&flag.annotations, at);
+            self.check_annotations(&flag.annotations, Place::Flag, at);
             self.declare(scope, flag.name, What::Member);
             let next = taken.last().map_or(0, |(last, _)| last + 1);
             let given = self.annotated_number(&flag.annotations, "position", at);
@@ -84,17 +85,22 @@ impl Resolver<'_> {
             bits += width * u32::try_from(field.names.len().max(1)).unwrap_or(u32::MAX);
             let width = u8::try_from(width).unwrap_or(0);
             if field.names.is_empty() {
-                fields.push(BitField { name: None, width, ty: ty.clone() });
+                fields.push(BitField { name: None, span: field.width.span, width, ty: ty.clone() });
             }
             for name in &field.names {
                 self.declare(inner.scope, *name, What::Member);
-                fields.push(BitField { name: Some(name.symbol), width, ty: ty.clone() });
+                fields.push(BitField { name: Some(name.symbol), span: name.span, width, ty: ty.clone() });
             }
             if bits > MOST {
                 let message = format!("a bit set has at most {MOST} bits in all, this makes {bits}");
                 self.report(Diagnostic::error(field.width.span, message));
                 break;
             }
+        }
+        let named = |field: &BitField| field.name.map(|name| (name, field.span));
+        if let Some(base) = base {
+            let inherited: Vec<_> = self.model.bit_fields(base).into_iter().filter_map(named).collect();
+            self.check_members_differ(&inherited, fields.iter().filter_map(named));
         }
         if let Kind::Bitset(known) = &mut self.model.get_mut(id).kind {
             (known.fields, known.bits) = (fields, bits.min(MOST));
@@ -104,7 +110,7 @@ impl Resolver<'_> {
     fn bitset_base(&mut self, name: &ast::ScopedName, at: At) -> Option<DefinitionId> {
         let id = self.look_up(name, at.scope, false).ok()?;
         if matches!(self.model.get(id).kind, Kind::Bitset(_)) {
-            return Some(id);
+            return self.check_chain(id, name.span);
         }
         let (what, place) = (self.described(id), self.model.get(id).span);
         self.report(Diagnostic::error(name.span, format!("{what} is not a bit set")).related(place, "declared here"));

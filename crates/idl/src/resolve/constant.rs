@@ -1,6 +1,6 @@
 //! Constant expressions: their values, and the typing rules of CORBA 3.10.2.
 
-use super::{At, Failed, Found, Resolved, Resolver};
+use super::{At, Failed, Found, Resolved, Resolver, What, decimal};
 use crate::ast::{Basic, Binary, Expression, ExpressionKind as E, Unary};
 use crate::diagnostic::Diagnostic;
 use crate::model::{ConstantValue as V, DefinitionId, Kind, Type};
@@ -15,7 +15,7 @@ enum Target {
         name: &'static str,
     },
     Float {
-        single: bool,
+        kind: Basic,
     },
     Fixed(Option<(u8, u8)>),
     Boolean,
@@ -128,11 +128,19 @@ impl Resolver<'_> {
                     return self.fail(Diagnostic::error(span, message).note(note));
                 }
             }
-            (V::Float(number), Target::Float { single })
-                if !number.is_finite() || (single && number.abs() > f64::from(f32::MAX)) =>
-            {
-                let name = if single { "float" } else { "double" };
-                return self.fail(Diagnostic::error(span, format!("the value does not fit `{name}`")));
+            (V::Float(number), Target::Float { kind }) => {
+                // What rounds to the largest number of the type is in its range.
+                #[expect(clippy::cast_possible_truncation, reason = "whether it fits is the question")]
+                let fits = number.is_finite() && (kind != Basic::Float || (*number as f32).is_finite());
+                if !fits {
+                    let name = kind.text();
+                    return self.fail(Diagnostic::error(span, format!("the value does not fit `{name}`")));
+                }
+                if kind == Basic::LongDouble && !is_exact(expression) {
+                    let message = "the value of a `long double` constant has the precision of a `double`";
+                    let diagnostic = Diagnostic::warning(span, message);
+                    self.report(diagnostic.note(format!("it becomes {number:?}: the compiler computes with doubles")));
+                }
             }
             (V::String(text), Target::String { bound: Some(bound), .. }) => {
                 let length = text.chars().count();
@@ -198,7 +206,7 @@ impl Resolver<'_> {
                 Target::Float { .. } if self.extended => Ok(V::Float(*value as f64)),
                 _ => self.mismatch(span, "an integer", target),
             },
-            E::Float(value) => match target {
+            E::Float(value, _) => match target {
                 Target::Float { .. } => Ok(V::Float(*value)),
                 _ => self.mismatch(span, "a floating-point number", target),
             },
@@ -305,9 +313,16 @@ impl Resolver<'_> {
     /// The enumerator that a label names without the scope of its enumeration, where the name means nothing else.
     fn label_without_scope(&mut self, name: &crate::ast::ScopedName, target: Target, at: At) -> Option<DefinitionId> {
         let (Target::Label(of), [single], false) = (target, name.parts.as_slice(), name.absolute) else { return None };
-        let Kind::Enum(enumerators) = &self.model.get(of).kind else { return None };
-        let id = enumerators.iter().copied().find(|id| self.model.get(*id).name == single.symbol)?;
         if !matches!(self.find_outwards(single.symbol, at.scope), (Found::Nothing, _)) {
+            return None;
+        }
+        let around = self.model.get(of).parent.and_then(|parent| self.scope_of(parent))?;
+        let What::Definition(id) =
+            self.entry(around, single.symbol).filter(|entry| entry.symbol == single.symbol)?.what
+        else {
+            return None;
+        };
+        if !matches!(self.model.get(id).kind, Kind::Enumerator(by, _) if by == of) {
             return None;
         }
         let full = self.full_name(id);
@@ -372,7 +387,7 @@ impl Resolver<'_> {
                 self.fail(Diagnostic::error(right_span, "division by zero"))
             }
             (V::Fixed(left, left_scale), V::Fixed(right, right_scale)) => {
-                match fixed(operator, (left, left_scale), (right, right_scale)) {
+                match decimal::apply(operator, (left, left_scale), (right, right_scale)) {
                     Some(Some((digits, scale))) => Ok(V::Fixed(digits, scale)),
                     Some(None) => self.fail(Diagnostic::error(span, "the value has more than 31 digits")),
                     None => self.no_operator(span, target),
@@ -425,8 +440,8 @@ fn basic_target(basic: Basic) -> Option<Target> {
         Basic::ULongLong => integer(64, false),
         Basic::Int8 => integer(8, true),
         Basic::Octet | Basic::UInt8 => integer(8, false),
-        Basic::Float => Some(Target::Float { single: true }),
-        Basic::Double | Basic::LongDouble => Some(Target::Float { single: false }),
+
+        Basic::Float | Basic::Double | Basic::LongDouble => Some(Target::Float { kind: basic }),
         Basic::Char => Some(Target::Character { wide: false }),
         Basic::WChar => Some(Target::Character { wide: true }),
         Basic::Boolean => Some(Target::Boolean),
@@ -434,75 +449,13 @@ fn basic_target(basic: Basic) -> Option<Target> {
     }
 }
 
-/// Fixed-point arithmetic (CORBA 3.10.2): `None` for an operator it does not have, `Some(None)` for a value that
-/// 31 digits do not hold. Digits behind the point are dropped where there are too many.
-fn fixed(operator: Binary, left: (i128, u32), right: (i128, u32)) -> Option<Option<(i128, u32)>> {
-    let aligned = || {
-        let scale = left.1.max(right.1);
-        let one = left.0.checked_mul(10_i128.checked_pow(scale - left.1)?)?;
-        let two = right.0.checked_mul(10_i128.checked_pow(scale - right.1)?)?;
-        Some((one, two, scale))
-    };
-    let result = match operator {
-        Binary::Add => aligned().and_then(|(one, two, scale)| Some((one.checked_add(two)?, scale))),
-        Binary::Subtract => aligned().and_then(|(one, two, scale)| Some((one.checked_sub(two)?, scale))),
-        Binary::Multiply => multiply(left, right),
-        Binary::Divide => divide(left, right),
-        _ => return None,
-    };
-    Some(result.and_then(normal))
-}
-
-fn multiply(mut left: (i128, u32), mut right: (i128, u32)) -> Option<(i128, u32)> {
-    loop {
-        if let Some(digits) = left.0.checked_mul(right.0) {
-            return Some((digits, left.1 + right.1));
-        }
-        let longer = if left.1 >= right.1 { &mut left } else { &mut right };
-        *longer = (longer.0 / 10, longer.1.checked_sub(1)?);
-    }
-}
-
-fn divide(left: (i128, u32), right: (i128, u32)) -> Option<(i128, u32)> {
-    let (mut rest, mut scale) = left;
-    let mut digits = rest.checked_div(right.0)?;
-    rest %= right.0;
-    while rest != 0 && digits.unsigned_abs() < 10_u128.pow(31) {
-        rest = rest.checked_mul(10)?;
-        digits = digits.checked_mul(10)?.checked_add(rest / right.0)?;
-        rest %= right.0;
-        scale += 1;
-    }
-    if scale < right.1 {
-        digits = digits.checked_mul(10_i128.checked_pow(right.1 - scale)?)?;
-        scale = right.1;
-    }
-    Some((digits, scale - right.1))
-}
-
-/// At most 31 digits, no zeros at the end.
-fn normal((mut digits, mut scale): (i128, u32)) -> Option<(i128, u32)> {
-    while scale > 0 && (digits % 10 == 0 || digits.unsigned_abs() >= 10_u128.pow(31)) {
-        (digits, scale) = (digits / 10, scale - 1);
-    }
-    (digits.unsigned_abs() < 10_u128.pow(31)).then_some((digits, scale))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::fixed;
-    use crate::ast::Binary as B;
-
-    #[test]
-    fn fixed_point() {
-        assert_eq!(fixed(B::Add, (15, 1), (25, 2)), Some(Some((175, 2))));
-        assert_eq!(fixed(B::Subtract, (15, 1), (5, 1)), Some(Some((1, 0))));
-        assert_eq!(fixed(B::Multiply, (15, 1), (-2, 0)), Some(Some((-3, 0))));
-        assert_eq!(fixed(B::Divide, (1, 0), (4, 0)), Some(Some((25, 2))));
-        assert_eq!(fixed(B::Divide, (1, 0), (5, 1)), Some(Some((2, 0))));
-        let third = fixed(B::Divide, (1, 0), (3, 0)).flatten();
-        assert_eq!(third, Some((3_333_333_333_333_333_333_333_333_333_333, 31)));
-        assert_eq!(fixed(B::Multiply, (10_i128.pow(30), 0), (10_i128.pow(30), 0)), Some(None));
-        assert_eq!(fixed(B::Remainder, (1, 0), (3, 0)), None);
+/// Whether a double holds what the expression says: computing may round.
+fn is_exact(expression: &Expression) -> bool {
+    match &expression.kind {
+        E::Float(_, exact) => *exact,
+        E::Unary(_, operand) => is_exact(operand),
+        E::Binary(..) => false,
+        // Of another constant it has been said.
+        _ => true,
     }
 }

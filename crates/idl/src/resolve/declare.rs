@@ -1,16 +1,18 @@
 //! Modules, structures, unions, enumerations, typedefs, constants, exceptions.
 
+use super::standard::Place;
 use super::{At, Resolver, What};
 use crate::ast::{self, Basic, Declaration, DeclarationKind, Declarator, Expression, ForwardKind, Label, Name};
 use crate::diagnostic::Diagnostic;
 use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Struct, Type, Union};
 use crate::source::Span;
+use crate::symbol::{Symbol, SymbolMap};
 use std::collections::{HashMap, HashSet};
 
 impl Resolver<'_> {
     pub(super) fn declaration(&mut self, declaration: &Declaration, at: At) {
         use DeclarationKind as D;
-        self.check_annotations(&declaration.annotations, at);
+        self.check_annotations(&declaration.annotations, Place::of(&declaration.kind), at);
         let first = self.model.definitions.len();
         match &declaration.kind {
             D::Module(name, body, _) => self.module(*name, body, declaration, at),
@@ -115,8 +117,16 @@ impl Resolver<'_> {
             if !declarator.dimensions.is_empty() {
                 self.check_complete(&declared, ty.span, None);
             }
+            let elements = self.elements(&declared);
+            let last_alias = match &declared {
+                Type::Named(of) if matches!(self.model.get(*of).kind, Kind::Typedef(_)) => {
+                    self.model.get(*of).last_alias.or(Some(*of))
+                }
+                _ => None,
+            };
             let id = self.add(at, declarator.name, declaration.first_token, Kind::Typedef(declared));
-            self.model.get_mut(id).local = local;
+            let definition = self.model.get_mut(id);
+            (definition.local, definition.last_alias, definition.elements) = (local, last_alias, elements);
             self.declare(at.scope, declarator.name, What::Definition(id));
             self.list(at, id);
         }
@@ -193,12 +203,7 @@ impl Resolver<'_> {
         };
         let inner = At { scope: self.open_scope(at.scope, Some(id)), parent: Some(id) };
         let base = structure.base.as_ref().and_then(|base| self.structure_base(base, at));
-        if structure.members.is_empty()
-            && !exception
-            && base.is_none()
-            && !self.extended
-            && self.diagnostics.errors() == 0
-        {
+        if structure.members.is_empty() && !exception && base.is_none() && !self.extended && !structure.faulty {
             let message = format!("structure `{}` has no member", self.text(structure.name.symbol));
             self.report(
                 Diagnostic::error(structure.name.span, message)
@@ -206,15 +211,23 @@ impl Resolver<'_> {
             );
         }
         let mut members = Vec::new();
-        let mut local = false;
+        let mut local = base.is_some_and(|base| self.model.get(base).local);
         for member in &structure.members {
-            self.check_annotations(&member.annotations, at);
+            self.check_annotations(&member.annotations, Place::Other, at);
             self.members(&member.ty, &member.declarators, member.first_token, inner, &mut members);
         }
         for member in &members {
             local |= self.is_local(&member.ty);
             self.check_no_native(&member.ty, member.span);
         }
+        if let Some(base) = base
+            && let Kind::Struct(known) = &self.model.get(base).kind
+        {
+            let inherited: Vec<_> = self.model.all_members(known).iter().map(|one| (one.name, one.span)).collect();
+            self.check_members_differ(&inherited, members.iter().map(|one| (one.name, one.span)));
+        }
+        let inherited = base.map_or(0, |base| self.model.get(base).elements);
+        self.set_elements(id, members.iter().fold(inherited, |all, one| all.saturating_add(self.elements(&one.ty))));
         let definition = self.model.get_mut(id);
         definition.local = local;
         if let Kind::Struct(known) | Kind::Exception(known) = &mut definition.kind {
@@ -228,13 +241,28 @@ impl Resolver<'_> {
     fn structure_base(&mut self, name: &ast::ScopedName, at: At) -> Option<DefinitionId> {
         let id = self.look_up(name, at.scope, false).ok()?;
         match &self.model.get(id).kind {
-            Kind::Struct(base) if base.defined => Some(id),
+            Kind::Struct(base) if base.defined => self.check_chain(id, name.span),
             _ => {
                 let message = format!("{} is not a defined structure", self.described(id));
                 self.report(Diagnostic::error(name.span, message));
                 None
             }
         }
+    }
+
+    /// The base of a structure or bit set, if the chain of its bases is not too long.
+    pub(super) fn check_chain(&mut self, base: DefinitionId, span: Span) -> Option<DefinitionId> {
+        let next = |id: DefinitionId| match &self.model.get(id).kind {
+            Kind::Struct(structure) => structure.base,
+            Kind::Bitset(bitset) => bitset.base,
+            _ => None,
+        };
+        if std::iter::successors(Some(base), |id| next(*id)).count() <= self.limits.bases {
+            return Some(base);
+        }
+        let message = format!("this inherits from more than the limit of {}", self.limits.bases);
+        self.report(Diagnostic::error(span, message));
+        None
     }
 
     /// Members from one line.
@@ -260,7 +288,22 @@ impl Resolver<'_> {
         }
     }
 
-    fn check_no_native(&mut self, ty: &Type, span: Span) {
+    /// Members must not be called as those of the base.
+    pub(super) fn check_members_differ(
+        &mut self,
+        inherited: &[(Symbol, Span)],
+        own: impl Iterator<Item = (Symbol, Span)>,
+    ) {
+        let known: SymbolMap<Span> = inherited.iter().map(|(name, span)| (self.symbols.folded(*name), *span)).collect();
+        for (name, span) in own {
+            if let Some(first) = known.get(&self.symbols.folded(name)) {
+                let message = format!("`{}` is a member of the base already", self.text(name));
+                self.report(Diagnostic::error(span, message).label("declared again").related(*first, "inherited"));
+            }
+        }
+    }
+
+    pub(super) fn check_no_native(&mut self, ty: &Type, span: Span) {
         if let Some(native) = self.native_in(ty)
             && !self.is_of_the_orb(native)
         {
@@ -316,6 +359,7 @@ impl Resolver<'_> {
         }
         self.check_default_reachable(&discriminator, &seen);
         let local = arms.iter().any(|arm| self.is_local(&arm.member.ty));
+        self.set_elements(id, arms.iter().map(|arm| self.elements(&arm.member.ty)).max().unwrap_or(1));
         let definition = self.model.get_mut(id);
         definition.local = local;
         if let Kind::Union(known) = &mut definition.kind {
@@ -423,7 +467,7 @@ impl Resolver<'_> {
         let mut enumerators = Vec::new();
         let mut seen = HashSet::new();
         for (number, (name, first_token, annotations)) in (0_u32..).zip(&enumeration.enumerators) {
-            self.check_annotations(annotations, at);
+            self.check_annotations(annotations, Place::Other, at);
             let enumerator = self.add(at, *name, *first_token, Kind::Enumerator(id, number));
             self.declare(at.scope, *name, What::Definition(enumerator));
             if seen.insert(name.symbol) {

@@ -1,6 +1,6 @@
 //! Interfaces: their bases, and what their members may not be.
 
-use super::{At, Resolver, What};
+use super::{At, Inherited, Resolver, What};
 use crate::ast::{self, Declaration, Flavor, Name, ScopedName};
 use crate::diagnostic::Diagnostic;
 use crate::model::{DefinitionId, Interface, Kind};
@@ -163,8 +163,9 @@ impl Resolver<'_> {
         bases
     }
 
-    /// Operations and attributes that an interface or value type inherits.
-    pub(super) fn inherited_operations(&self, id: DefinitionId) -> SymbolMap<DefinitionId> {
+    /// Operations, attributes and state that an interface or value type inherits: what it is, the member of it if it is state,
+    /// and where.
+    pub(super) fn inherited_operations(&self, id: DefinitionId) -> SymbolMap<Inherited> {
         let supports = match &self.model.get(id).kind {
             Kind::Value(value) => value.supports.clone(),
             _ => Vec::new(),
@@ -173,8 +174,13 @@ impl Resolver<'_> {
         let mut operations = SymbolMap::default();
         for base in self.model.all_bases(id).into_iter().chain(supported) {
             self.own_operations(base, |folded, id| {
-                operations.insert(folded, id);
+                operations.insert(folded, (id, None, self.model.get(id).span));
             });
+            if let Kind::Value(value) = &self.model.get(base).kind {
+                for (member, _) in &value.state {
+                    operations.insert(self.symbols.folded(member.name), (base, Some(member.name), member.span));
+                }
+            }
         }
         operations
     }
@@ -206,7 +212,14 @@ impl Resolver<'_> {
         }
         let mut seen: SymbolMap<DefinitionId> = SymbolMap::default();
         let mut clashes = Vec::new();
-        for base in self.model.all_bases(id) {
+        let supported: Vec<DefinitionId> = match &self.model.get(id).kind {
+            Kind::Value(value) => {
+                let with_bases = |id: &DefinitionId| std::iter::once(*id).chain(self.model.all_bases(*id));
+                value.supports.iter().flat_map(with_bases).collect()
+            }
+            _ => Vec::new(),
+        };
+        for base in self.model.all_bases(id).into_iter().chain(supported) {
             self.own_operations(base, |folded, operation| match seen.get(&folded) {
                 Some(other) if *other != operation => clashes.push((*other, operation)),
                 _ => {

@@ -9,19 +9,19 @@ use crate::symbol::SymbolMap;
 
 impl Resolver<'_> {
     pub(super) fn operation(&mut self, operation: &ast::Operation, declaration: &Declaration, at: At) {
-        self.check_not_inherited(operation.name, at);
         let result = self.ty(&operation.result, at);
         self.check_remote(&result, operation.result.span, at);
         let id_name = operation.name;
         let parameters = self.parameters(&operation.parameters, at);
         let raises = self.raises(&operation.raises, at);
-        if let Some(oneway) = operation.oneway {
+        let oneway = operation.oneway.or_else(|| self.annotated_oneway(&declaration.annotations));
+        if let Some(oneway) = oneway {
             self.check_oneway(oneway, operation);
         }
         let worst_case = self.worst_case(&declaration.annotations, at);
         let kind = Kind::Operation(Operation {
             name: id_name.symbol,
-            oneway: operation.oneway.is_some(),
+            oneway: oneway.is_some(),
             result: if Self::is_void(&result) { None } else { Some(result) },
             parameters,
             raises,
@@ -111,6 +111,9 @@ impl Resolver<'_> {
                 let message = format!("{} is named twice", self.described(id));
                 self.report(Diagnostic::warning(name.span, message).help("leave it out here"));
             } else {
+                if matches!(self.model.get(id).kind, Kind::Exception(_)) {
+                    self.check_remote(&Type::Named(id), name.span, at);
+                }
                 raised.push(id);
             }
         }
@@ -147,15 +150,19 @@ impl Resolver<'_> {
         }
     }
 
-    fn check_not_inherited(&mut self, name: Name, at: At) {
-        let Some(parent) = at.parent else { return };
+    /// Whatever is declared in an interface or value type, it must not be called as an operation, an attribute or state that
+    /// it inherits.
+    pub(super) fn check_not_inherited(&mut self, name: Name, parent: DefinitionId) {
         let folded = self.symbols.folded(name.symbol);
         if self.inherited.as_ref().is_none_or(|(of, _)| *of != parent) {
             self.inherited = Some((parent, self.inherited_operations(parent)));
         }
         let known = self.inherited.as_ref().and_then(|(_, operations)| operations.get(&folded));
-        let Some(id) = known.copied() else { return };
-        let (full, place) = (self.full_name(id), self.model.get(id).span);
+        let Some((id, state, place)) = known.copied() else { return };
+        let mut full = self.full_name(id);
+        if let Some(state) = state {
+            full = format!("{full}::{}", self.text(state));
+        }
         let message = format!("`{}` is inherited from `{full}` already", self.text(name.symbol));
         let diagnostic = Diagnostic::error(name.span, message).label("declared again").related(place, "inherited");
         self.report(diagnostic.note("an interface cannot redefine operations and attributes of its bases"));
@@ -168,7 +175,6 @@ impl Resolver<'_> {
         let get_raises = self.raises(&attribute.get_raises, at);
         let set_raises = self.raises(&attribute.set_raises, at);
         for name in &attribute.names {
-            self.check_not_inherited(*name, at);
             let kind = Kind::Attribute(Attribute {
                 readonly: attribute.readonly,
                 ty: ty.clone(),

@@ -1,5 +1,6 @@
 //! Types as written to types as meant.
 
+use super::standard::Place;
 use super::{At, Failed, Resolved, Resolver};
 use crate::ast::{self, Basic, DeclarationKind, Declarator, Expression, TypeKind};
 use crate::diagnostic::Diagnostic;
@@ -13,7 +14,7 @@ impl Resolver<'_> {
     }
 
     fn try_type(&mut self, ty: &ast::Type, at: At) -> Resolved<Type> {
-        self.check_annotations(&ty.annotations, at);
+        self.check_annotations(&ty.annotations, Place::Other, at);
         Ok(match &ty.kind {
             TypeKind::Basic(basic) => Type::Basic(*basic),
             TypeKind::String(wide, bound) => Type::String(*wide, self.optional_size(bound.as_deref(), at)?),
@@ -98,13 +99,35 @@ impl Resolver<'_> {
                 Err(Failed) => return Type::Faulty,
             }
         }
-        let all = dimensions.iter().try_fold(1_u64, |all, size| all.checked_mul(u64::from(*size)));
-        if all.is_none_or(|all| all > self.limits.array_elements) {
+        let array = Type::Array(Box::new(ty.clone()), dimensions);
+        if self.elements(&array) > self.limits.array_elements {
             let message = format!("the array has more than {} elements", self.limits.array_elements);
             self.report(Diagnostic::error(declarator.name.span, message));
             return Type::Faulty;
         }
-        Type::Array(Box::new(ty.clone()), dimensions)
+        array
+    }
+
+    /// How many elements a value always has: arrays within arrays and structures are multiplied out.
+    pub(super) fn elements(&self, ty: &Type) -> u64 {
+        match ty {
+            Type::Named(id) => self.model.get(*id).elements,
+            Type::Array(element, dimensions) => {
+                dimensions.iter().fold(self.elements(element), |all, size| all.saturating_mul(u64::from(*size)))
+            }
+            _ => 1,
+        }
+    }
+
+    /// Keeps how many elements a structure or union has, and refuses one that has too many.
+    pub(super) fn set_elements(&mut self, id: DefinitionId, elements: u64) {
+        let most = self.limits.array_elements;
+        if elements > most {
+            let message = format!("{} has more than {most} elements, those of its arrays counted", self.described(id));
+            let diagnostic = Diagnostic::error(self.model.get(id).span, message);
+            self.report(diagnostic.help("make one of its members a sequence"));
+        }
+        self.model.get_mut(id).elements = if elements > most { 1 } else { elements.max(1) };
     }
 
     /// Says so when a type cannot be a member because it is not defined yet, or for ever.

@@ -65,6 +65,7 @@ impl Resolver<'_> {
         let bases = self.value_bases(value, at);
         let supports = self.supported(&value.supports, at);
         self.check_supported(value, &bases, &supports);
+        self.model.get_mut(id).local = bases.iter().chain(&supports).any(|of| self.model.get(*of).local);
         if let Kind::Value(known) = &mut self.model.get_mut(id).kind {
             known.flavor = value.flavor;
             known.truncatable = value.truncatable.is_some();
@@ -159,6 +160,10 @@ impl Resolver<'_> {
             }
             let (what, place) = (self.described(id), self.model.get(id).span);
             match &self.model.get(id).kind {
+                Kind::Interface(_) if supports.contains(&id) => {
+                    let message = format!("{what} is named twice");
+                    self.report(Diagnostic::error(name.span, message).help("leave it out here"));
+                }
                 Kind::Interface(interface) if interface.defined => {
                     if interface.flavor != Flavor::Abstract {
                         if let Some(first) = concrete {
@@ -213,6 +218,11 @@ impl Resolver<'_> {
         self.list(at, id);
         let boxed = self.ty(ty, at);
         self.check_complete(&boxed, ty.span, None);
+        self.check_no_native(&boxed, ty.span);
+        self.model.get_mut(id).local = self.is_local(&boxed);
+        if *self.model.resolved(&boxed) == Type::Basic(ast::Basic::ValueBase) {
+            self.report(Diagnostic::error(ty.span, "`ValueBase` cannot be boxed: it is a value already"));
+        }
         if let Some(of) = self.model.resolved_definition(&boxed)
             && matches!(self.model.get(of).kind, Kind::Value(_) | Kind::ValueBox(_))
         {
@@ -226,6 +236,11 @@ impl Resolver<'_> {
         let mut members = Vec::new();
         self.members(&state.ty, &state.declarators, declaration.first_token, at, &mut members);
         let Some(parent) = at.parent else { return };
+        for member in &members {
+            self.check_no_native(&member.ty, member.span);
+        }
+        let local = members.iter().any(|member| self.is_local(&member.ty));
+        self.model.get_mut(parent).local |= local;
         if let Kind::Value(value) = &mut self.model.get_mut(parent).kind {
             value.state.extend(members.into_iter().map(|member| (member, state.public)));
         }

@@ -26,6 +26,8 @@ pub(super) struct Call {
     pub(super) sets: bool,
     /// Microseconds of processor time that it takes at most, as declared.
     pub(super) worst_case: Option<u32>,
+    /// Whether a context follows the arguments.
+    pub(super) context: bool,
 }
 
 impl Call {
@@ -71,6 +73,7 @@ impl Generator<'_> {
                         raises: operation.raises.clone(),
                         sets: false,
                         worst_case: operation.worst_case,
+                        context: !operation.context.is_empty(),
                     });
                 }
                 Kind::Attribute(attribute) => {
@@ -84,6 +87,7 @@ impl Generator<'_> {
                         raises: attribute.get_raises.clone(),
                         sets: false,
                         worst_case: None,
+                        context: false,
                     };
                     let set = self.names.setter.get(member).map(|method| {
                         let parameter =
@@ -420,6 +424,10 @@ impl Generator<'_> {
         let mut body = Vec::new();
         for (parameter, name) in call.inputs() {
             body.extend(self.encode_parameter(&parameter.ty, name, &e));
+        }
+        if call.context {
+            // No property of a context is set: none are sent. Skeletons leave what follows the arguments unread.
+            body.push(Line::plain(format!("{e}.write_u32(0);")));
         }
         let outputs = call.outputs();
         let raising = self.errors.contains_key(&(interface, call.raises.clone()));

@@ -34,6 +34,11 @@ impl Writer {
         self.text.push_str(text);
     }
 
+    /// Octets so far.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }

@@ -82,7 +82,7 @@ impl Preprocessor<'_> {
                 }
             }
         }
-        Some(Macro { parameters: Some(parameters), variadic, body: rest[at.min(rest.len())..].into() })
+        Some(Macro::function(parameters, variadic, &rest[at.min(rest.len())..]))
     }
 
     /// Replaces a token if it is the name of a macro in use. `false`: the token stands for itself.
@@ -109,9 +109,17 @@ impl Preprocessor<'_> {
                 arguments
             }
         };
+        // What is only looked at counts too: bodies whose arguments are empty, arguments of arguments.
+        let looked_at = arguments.iter().map(Vec::len).fold(definition.body.len(), usize::saturating_add);
+        if !self.spend(looked_at, token.span) {
+            return true;
+        }
         let mut expanded = Vec::with_capacity(arguments.len());
         for (argument, needed) in arguments.iter().zip(definition.needs_expanded()) {
             expanded.push(if needed { self.expand_list(argument.clone()) } else { Vec::new() });
+        }
+        if !self.spend(definition.length_with(&arguments, &expanded), token.span) {
+            return true;
         }
         let made = definition.substitute(token, &arguments, &expanded, self.environment.symbols);
         let Some((tokens, made)) = made else {
@@ -119,15 +127,24 @@ impl Preprocessor<'_> {
             self.report(Diagnostic::error(token.span, message));
             return true;
         };
-        self.expanded += tokens.len() + 1 + made / Self::OCTETS_OF_A_TOKEN;
-        if self.expanded > self.environment.limits.expanded_tokens {
-            let message = format!("macros expand to more than {} tokens", self.environment.limits.expanded_tokens);
-            self.report(Diagnostic::error(token.span, message));
+        if !self.spend(1 + made / Self::OCTETS_OF_A_TOKEN, token.span) {
             return true;
         }
         self.active.insert(token.text);
         self.expansions.push(Expansion { tokens: tokens.into(), next: 0, of: Some(token.text), barrier: false });
         true
+    }
+
+    /// Counts tokens that macros make or look at. `false`: the limit is reached, and it has been said.
+    fn spend(&mut self, tokens: usize, span: Span) -> bool {
+        let limit = self.environment.limits.expanded_tokens;
+        let reached = self.expanded > limit;
+        self.expanded = self.expanded.saturating_add(tokens);
+        if self.expanded > limit && !reached {
+            let message = format!("macros expand to more than {limit} tokens");
+            self.report(Diagnostic::error(span, message));
+        }
+        self.expanded <= limit
     }
 
     pub(super) fn pop_expansion(&mut self) -> Option<Expansion> {
@@ -232,8 +249,12 @@ impl Preprocessor<'_> {
     pub(super) fn expand_all(&mut self, tokens: Vec<Token>, condition: bool) -> Option<Vec<Token>> {
         if self.nesting >= self.environment.limits.argument_nesting {
             let span = tokens.first().map_or(Span::default(), |token| token.span);
-            self.report(Diagnostic::error(span, "macro arguments are nested too deeply"));
-            return Some(tokens);
+            if self.expanded <= self.environment.limits.expanded_tokens {
+                self.report(Diagnostic::error(span, "macro arguments are nested too deeply"));
+            }
+            // Every level would copy what is left: end here.
+            self.expanded = usize::MAX;
+            return Some(Vec::new());
         }
         self.nesting += 1;
         self.expansions.push(Expansion { tokens: tokens.into(), next: 0, of: None, barrier: true });

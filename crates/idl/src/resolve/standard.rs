@@ -1,0 +1,172 @@
+//! The annotations of IDL 4.2 and our own for real time: what they take, and where they have an effect.
+
+use super::{At, Resolver};
+use crate::ast::{Annotation, Basic, DeclarationKind, Expression, ExpressionKind};
+use crate::diagnostic::Diagnostic;
+use crate::model::Type;
+
+/// What an annotation stands at, as far as that makes a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Operation,
+    Enumeration,
+    Bitmask,
+    Flag,
+    Other,
+}
+
+impl Place {
+    pub(super) fn of(declaration: &DeclarationKind) -> Self {
+        match declaration {
+            DeclarationKind::Operation(_) => Self::Operation,
+            DeclarationKind::Enum(_) => Self::Enumeration,
+            DeclarationKind::Bitmask(..) => Self::Bitmask,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug)]
+enum Takes {
+    Number,
+    Boolean,
+    Text,
+    /// An enumerator of the annotation's own.
+    Word,
+    /// What the member at hand could be.
+    Value,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Effect {
+    /// It describes: nothing that we make depends on it.
+    Describes,
+    /// It asks for something that we do not do.
+    Ignored,
+    /// It is evaluated at these places.
+    At(&'static [Place]),
+}
+
+/// One annotation.
+struct Standard {
+    name: &'static str,
+    /// Name, kind, and whether it can be left out.
+    parameters: &'static [(&'static str, Takes, bool)],
+    effect: Effect,
+}
+
+const fn standard(name: &'static str, parameters: &'static [(&'static str, Takes, bool)], effect: Effect) -> Standard {
+    Standard { name, parameters, effect }
+}
+
+const SWITCH: &[(&str, Takes, bool)] = &[("value", Takes::Boolean, true)];
+const NUMBER: &[(&str, Takes, bool)] = &[("value", Takes::Number, false)];
+const VALUE: &[(&str, Takes, bool)] = &[("value", Takes::Value, false)];
+const PERHAPS_WORD: &[(&str, Takes, bool)] = &[("value", Takes::Word, true)];
+
+const STANDARD: &[Standard] = &[
+    standard("id", NUMBER, Effect::Describes),
+    standard("autoid", PERHAPS_WORD, Effect::Describes),
+    standard("optional", SWITCH, Effect::Ignored),
+    standard("position", NUMBER, Effect::At(&[Place::Flag])),
+    standard("value", VALUE, Effect::Ignored),
+    standard("extensibility", &[("value", Takes::Word, false)], Effect::Describes),
+    standard("final", &[], Effect::Describes),
+    standard("appendable", &[], Effect::Describes),
+    standard("mutable", &[], Effect::Describes),
+    standard("key", SWITCH, Effect::Describes),
+    standard("must_understand", SWITCH, Effect::Describes),
+    standard("default_literal", &[], Effect::Describes),
+    standard("default", VALUE, Effect::Ignored),
+    standard("range", &[("min", Takes::Value, false), ("max", Takes::Value, false)], Effect::Describes),
+    standard("min", VALUE, Effect::Describes),
+    standard("max", VALUE, Effect::Describes),
+    standard("unit", &[("value", Takes::Text, false)], Effect::Describes),
+    standard("bit_bound", NUMBER, Effect::At(&[Place::Enumeration, Place::Bitmask])),
+    standard("external", SWITCH, Effect::Ignored),
+    standard("nested", SWITCH, Effect::Describes),
+    standard(
+        "verbatim",
+        &[("language", Takes::Text, true), ("placement", Takes::Word, true), ("text", Takes::Text, false)],
+        Effect::Describes,
+    ),
+    standard("service", &[("platform", Takes::Text, true)], Effect::Describes),
+    standard("oneway", SWITCH, Effect::At(&[Place::Operation])),
+    standard("ami", SWITCH, Effect::Ignored),
+    standard("try_construct", PERHAPS_WORD, Effect::Describes),
+    standard("hashid", &[("value", Takes::Text, true)], Effect::Describes),
+    standard("topic", &[("name", Takes::Text, true), ("platform", Takes::Text, true)], Effect::Describes),
+    standard("wcet", NUMBER, Effect::At(&[Place::Operation])),
+    standard("period", NUMBER, Effect::Ignored),
+    standard("deadline", NUMBER, Effect::Ignored),
+    standard("priority", &[("value", Takes::Value, false)], Effect::Ignored),
+];
+
+impl Resolver<'_> {
+    /// Checks an annotation that the text does not declare.
+    pub(super) fn check_standard(&mut self, annotation: &Annotation, place: Place, at: At) {
+        let Some(name) = annotation.name.parts.last().copied() else { return };
+        let Some(known) = STANDARD.iter().find(|known| known.name == self.text(name.symbol)) else {
+            let message = format!("there is no annotation `@{}`; it is ignored", self.text(name.symbol));
+            return self.report(Diagnostic::warning(annotation.name.span, message));
+        };
+        let effective = match known.effect {
+            Effect::Describes => true,
+            Effect::Ignored => false,
+            Effect::At(places) => places.contains(&place),
+        };
+        if !effective {
+            let message = format!("`@{}` has no effect here", known.name);
+            self.report(Diagnostic::warning(annotation.name.span, message));
+        }
+        // Where it is evaluated its arguments are looked at.
+        if matches!(known.effect, Effect::At(_)) && effective && known.name != "oneway" {
+            return;
+        }
+        self.check_standard_arguments(annotation, known, at);
+    }
+
+    fn check_standard_arguments(&mut self, annotation: &Annotation, known: &Standard, at: At) {
+        let mut given: Vec<&str> = Vec::new();
+        for (name, value) in &annotation.arguments {
+            let parameter = match name {
+                Some(name) => known.parameters.iter().find(|parameter| parameter.0 == self.text(name.symbol)),
+                None if annotation.arguments.len() == 1 => known.parameters.first(),
+                None => None,
+            };
+            let Some((parameter, takes, _)) = parameter.filter(|parameter| !given.contains(&parameter.0)) else {
+                let message = format!("annotation `@{}` does not take this", known.name);
+                self.report(Diagnostic::error(name.map_or(value.span, |name| name.span), message));
+                continue;
+            };
+            given.push(*parameter);
+            self.check_standard_argument(value, *takes, at);
+        }
+        for (parameter, ..) in known.parameters.iter().filter(|one| !one.2 && !given.contains(&one.0)) {
+            let message = format!("annotation `@{}` needs `{parameter}`", known.name);
+            self.report(Diagnostic::error(annotation.name.span, message));
+        }
+    }
+
+    fn check_standard_argument(&mut self, value: &Expression, takes: Takes, at: At) {
+        let ty = match takes {
+            Takes::Number => Type::Basic(Basic::ULong),
+            Takes::Boolean => Type::Basic(Basic::Boolean),
+            Takes::Text => Type::String(false, None),
+            Takes::Word if !matches!(value.kind, ExpressionKind::Named(_)) => {
+                return self.report(Diagnostic::error(value.span, "this annotation takes a word"));
+            }
+            Takes::Word | Takes::Value => return,
+        };
+        let _ = self.evaluate_as(value, &ty, value.span, at);
+    }
+
+    /// `@oneway`, or `@oneway(TRUE)`, and where it stands.
+    pub(super) fn annotated_oneway(&self, annotations: &[Annotation]) -> Option<crate::source::Span> {
+        let is_oneway = |annotation: &&Annotation| matches!(annotation.name.parts.as_slice(), [name] if self.text(name.symbol) == "oneway");
+        let annotation = annotations.iter().find(is_oneway)?;
+        let off = annotation.arguments.iter().any(|(_, value)| matches!(value.kind, ExpressionKind::Boolean(false)));
+        (!off).then_some(annotation.name.span)
+    }
+}

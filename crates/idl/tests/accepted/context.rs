@@ -1,0 +1,166 @@
+// Made by the IDL compiler of Corelane from context.idl. Changes here are lost.
+
+/// Operations with a context: an empty one follows the arguments.
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+pub trait Placed: Send + Sync + 'static {
+    fn locate(&self, a: i32) -> Result<(), corelane::SystemException>;
+    fn count(&self) -> Result<i32, corelane::SystemException>;
+    fn tell(&self, text: &str) -> Result<(), corelane::SystemException>;
+
+    /// A servant that runs these operations, to be activated.
+    fn servant(self) -> corelane::Servant
+    where
+        Self: Sized,
+    {
+        Placed::servant_of(std::sync::Arc::new(self))
+    }
+
+    /// The same for an object that others keep too.
+    fn servant_of(this: std::sync::Arc<Self>) -> corelane::Servant
+    where
+        Self: Sized,
+    {
+        corelane::Servant::new(PlacedSkeleton(this))
+    }
+}
+
+/// A reference to a [`Placed`].
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlacedRef(corelane::ObjectRef);
+
+impl corelane::Reference for PlacedRef {
+    const REPOSITORY_ID: &'static str = "IDL:Placed:1.0";
+
+    fn from_object(object: corelane::ObjectRef) -> Self {
+        Self(object)
+    }
+
+    fn as_object(&self) -> &corelane::ObjectRef {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for PlacedRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(corelane::Reference::as_object(self), f)
+    }
+}
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+impl PlacedRef {
+    pub fn locate(&self, a: i32) -> Result<(), corelane::SystemException> {
+        static OPERATION: corelane::mapping::Operation =
+            corelane::mapping::Operation::new("locate");
+        let this = corelane::Reference::as_object(self);
+        let local = |servant: &(dyn Placed + 'static)| servant.locate(a);
+        if let Some(outcome) = this.collocated(&OPERATION, local) {
+            return outcome;
+        }
+        this.invoke(&OPERATION, &|e| {
+            e.write_i32(a);
+            e.write_u32(0);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    pub fn count(&self) -> Result<i32, corelane::SystemException> {
+        static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("count");
+        let this = corelane::Reference::as_object(self);
+        let local = |servant: &(dyn Placed + 'static)| servant.count();
+        if let Some(outcome) = this.collocated(&OPERATION, local) {
+            return outcome;
+        }
+        let mut reply = this.invoke(&OPERATION, &|e| {
+            e.write_u32(0);
+            Ok(())
+        })?;
+        reply.read(|d| d.read_i32())
+    }
+
+    pub fn tell(&self, text: &str) -> Result<(), corelane::SystemException> {
+        static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("tell");
+        let this = corelane::Reference::as_object(self);
+        let local = |servant: &(dyn Placed + 'static)| servant.tell(text);
+        if let Some(outcome) = this.collocated(&OPERATION, local) {
+            return outcome;
+        }
+        this.send_oneway(&OPERATION, &|e| {
+            e.write_str(text)?;
+            e.write_u32(0);
+            Ok(())
+        })
+    }
+}
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[doc(hidden)]
+pub struct PlacedSkeleton(std::sync::Arc<dyn Placed>);
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+impl PlacedSkeleton {
+    #[doc(hidden)]
+    pub fn call(
+        servant: &dyn Placed,
+        operation: usize,
+        call: &mut corelane::mapping::ServerCall<'_>,
+    ) -> Result<(), corelane::SystemException> {
+        match operation {
+            0 => {
+                let result = servant.count()?;
+                let e = call.reply();
+                e.write_i32(result);
+                Ok(())
+            }
+            1 => {
+                let d = call.arguments();
+                let a = d.read_i32()?;
+                servant.locate(a)?;
+                Ok(())
+            }
+            2 => {
+                let d = call.arguments();
+                let text = d.read_str()?;
+                servant.tell(text)?;
+                Ok(())
+            }
+            _ => Err(corelane::SystemException::bad_operation()),
+        }
+    }
+}
+
+impl corelane::mapping::Skeleton for PlacedSkeleton {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:Placed:1.0"]
+    }
+
+    fn dispatch(
+        &self,
+        operation: &[u8],
+        call: &mut corelane::mapping::ServerCall<'_>,
+    ) -> Result<(), corelane::SystemException> {
+        const NAMES: &[&str] = &["count", "locate", "tell"];
+        const DISPLACEMENTS: &[u16] = &[1];
+        static OPERATIONS: corelane::mapping::OperationTable =
+            corelane::mapping::OperationTable::new(0, DISPLACEMENTS, NAMES);
+        match OPERATIONS.find(operation) {
+            Some(operation) => Self::call(&*self.0, operation, call),
+            None => Err(corelane::SystemException::bad_operation()),
+        }
+    }
+
+    fn cast(&self, slot: &mut dyn std::any::Any) {
+        if let Some(slot) = slot.downcast_mut() {
+            let servant: std::sync::Arc<dyn Placed> = self.0.clone();
+            *slot = Some(servant);
+        }
+    }
+}
+
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static PLACED_TYPE for reference PlacedRef = interface("IDL:Placed:1.0", "Placed") }

@@ -1,0 +1,142 @@
+// Made by the IDL compiler of Corelane from oneway.idl. Changes here are lost.
+
+/// Oneway by an annotation, and not.
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+pub trait I: Send + Sync + 'static {
+    fn f(&self, x: i32) -> Result<(), corelane::SystemException>;
+    fn g(&self, x: i32) -> Result<(), corelane::SystemException>;
+
+    /// A servant that runs these operations, to be activated.
+    fn servant(self) -> corelane::Servant
+    where
+        Self: Sized,
+    {
+        I::servant_of(std::sync::Arc::new(self))
+    }
+
+    /// The same for an object that others keep too.
+    fn servant_of(this: std::sync::Arc<Self>) -> corelane::Servant
+    where
+        Self: Sized,
+    {
+        corelane::Servant::new(ISkeleton(this))
+    }
+}
+
+/// A reference to a [`I`].
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IRef(corelane::ObjectRef);
+
+impl corelane::Reference for IRef {
+    const REPOSITORY_ID: &'static str = "IDL:I:1.0";
+
+    fn from_object(object: corelane::ObjectRef) -> Self {
+        Self(object)
+    }
+
+    fn as_object(&self) -> &corelane::ObjectRef {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for IRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(corelane::Reference::as_object(self), f)
+    }
+}
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+impl IRef {
+    pub fn f(&self, x: i32) -> Result<(), corelane::SystemException> {
+        static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("f");
+        let this = corelane::Reference::as_object(self);
+        let local = |servant: &(dyn I + 'static)| servant.f(x);
+        if let Some(outcome) = this.collocated(&OPERATION, local) {
+            return outcome;
+        }
+        this.send_oneway(&OPERATION, &|e| {
+            e.write_i32(x);
+            Ok(())
+        })
+    }
+
+    pub fn g(&self, x: i32) -> Result<(), corelane::SystemException> {
+        static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("g");
+        let this = corelane::Reference::as_object(self);
+        let local = |servant: &(dyn I + 'static)| servant.g(x);
+        if let Some(outcome) = this.collocated(&OPERATION, local) {
+            return outcome;
+        }
+        this.invoke(&OPERATION, &|e| {
+            e.write_i32(x);
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[doc(hidden)]
+pub struct ISkeleton(std::sync::Arc<dyn I>);
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+impl ISkeleton {
+    #[doc(hidden)]
+    pub fn call(
+        servant: &dyn I,
+        operation: usize,
+        call: &mut corelane::mapping::ServerCall<'_>,
+    ) -> Result<(), corelane::SystemException> {
+        match operation {
+            0 => {
+                let d = call.arguments();
+                let x = d.read_i32()?;
+                servant.g(x)?;
+                Ok(())
+            }
+            1 => {
+                let d = call.arguments();
+                let x = d.read_i32()?;
+                servant.f(x)?;
+                Ok(())
+            }
+            _ => Err(corelane::SystemException::bad_operation()),
+        }
+    }
+}
+
+impl corelane::mapping::Skeleton for ISkeleton {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:I:1.0"]
+    }
+
+    fn dispatch(
+        &self,
+        operation: &[u8],
+        call: &mut corelane::mapping::ServerCall<'_>,
+    ) -> Result<(), corelane::SystemException> {
+        const NAMES: &[&str] = &["g", "f"];
+        const DISPLACEMENTS: &[u16] = &[0];
+        static OPERATIONS: corelane::mapping::OperationTable =
+            corelane::mapping::OperationTable::new(0, DISPLACEMENTS, NAMES);
+        match OPERATIONS.find(operation) {
+            Some(operation) => Self::call(&*self.0, operation, call),
+            None => Err(corelane::SystemException::bad_operation()),
+        }
+    }
+
+    fn cast(&self, slot: &mut dyn std::any::Any) {
+        if let Some(slot) = slot.downcast_mut() {
+            let servant: std::sync::Arc<dyn I> = self.0.clone();
+            *slot = Some(servant);
+        }
+    }
+}
+
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static I_TYPE for reference IRef = interface("IDL:I:1.0", "I") }
