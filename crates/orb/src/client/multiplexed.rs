@@ -622,6 +622,8 @@ mod tests {
     #[test]
     fn a_server_that_sends_without_end_leaves_others_their_turn() {
         let connection = Multiplexed::new(Box::new(Endless), &Endpoint::tcp("127.0.0.1", 1), true);
+        // Replies to as many calls that were given up.
+        connection.requests.lock().forgotten = u64::MAX;
         for _ in 0..3 {
             assert_eq!(connection.read(&Limits::DEFAULT), Read::More);
         }
