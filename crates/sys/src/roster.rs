@@ -215,47 +215,71 @@ mod models {
         }
     }
 
+    /// What a lender waits at: its bell, which tells of a loan and is drained, and its lane's readiness, which stays until the work is taken.
+    #[derive(Default)]
+    struct Told {
+        loan: bool,
+        work: bool,
+    }
+
     /// Borrowing's loan: who claims the thread says for what afterwards, while the thread, woken by work of its own, may have risen already.
-    /// It gets what it was claimed for, once, and both it and its own work are there after that.
+    /// It gets what it was claimed for, once, and its own work is done too.
     #[test]
     fn a_claimed_thread_gets_its_loan() {
         struct World {
             roster: Roster,
             seat: Seat,
-            bell: Bell,
+            told: loom::sync::Mutex<Told>,
+            bell: loom::sync::Condvar,
             loan: loom::sync::Mutex<Option<u32>>,
-            own: AtomicUsize,
+        }
+        impl World {
+            fn tell(&self, tell: impl FnOnce(&mut Told)) {
+                tell(&mut self.told.lock().unwrap());
+                self.bell.notify_one();
+            }
+
+            fn wait(&self, come: impl Fn(&Told) -> bool) {
+                let mut told = self.told.lock().unwrap();
+                while !come(&told) {
+                    told = self.bell.wait(told).unwrap();
+                }
+                told.loan = false;
+            }
+
+            fn lend(&self) -> u32 {
+                let lent = loop {
+                    let loan = self.loan.lock().unwrap().take();
+                    match loan {
+                        Some(loan) => break loan,
+                        None => self.wait(|told| told.loan),
+                    }
+                };
+                self.seat.release();
+                lent
+            }
         }
         explore(|| {
             let world = Arc::new(World {
                 roster: Roster::new(),
                 seat: Seat::new(),
-                bell: Bell::new(),
+                told: loom::sync::Mutex::new(Told::default()),
+                bell: loom::sync::Condvar::new(),
                 loan: loom::sync::Mutex::new(None),
-                own: AtomicUsize::new(0),
             });
             let lender = {
                 let world = Arc::clone(&world);
                 thread::spawn(move || {
-                    let (mut lent, mut own) = (0, 0);
-                    while own == 0 {
+                    let mut lent = 0;
+                    loop {
                         let _ = world.roster.sit(&world.seat);
-                        if world.own.load(Ordering::Acquire) == 0 {
-                            world.bell.wait();
-                        }
+                        world.wait(|told| told.loan || told.work);
                         if world.roster.rise(&world.seat) == Rise::Claimed {
-                            loop {
-                                let loan = world.loan.lock().unwrap().take();
-                                match loan {
-                                    Some(loan) => break lent += loan,
-                                    None => world.bell.wait(),
-                                }
-                            }
-                            world.seat.release();
+                            lent += world.lend();
+                        } else if std::mem::take(&mut world.told.lock().unwrap().work) {
+                            return lent;
                         }
-                        own = world.own.swap(0, Ordering::AcqRel);
                     }
-                    (lent, own)
                 })
             };
             let borrower = {
@@ -265,13 +289,12 @@ mod models {
                         return 0;
                     }
                     *world.loan.lock().unwrap() = Some(7);
-                    world.bell.notify();
+                    world.tell(|told| told.loan = true);
                     7
                 })
             };
-            world.own.store(1, Ordering::Release);
-            world.bell.notify();
-            assert_eq!(lender.join().unwrap(), (borrower.join().unwrap(), 1));
+            world.tell(|told| told.work = true);
+            assert_eq!(lender.join().unwrap(), borrower.join().unwrap());
         });
     }
 
