@@ -182,7 +182,7 @@ fn calls_are_compared_with_the_floor_of_their_architecture() {
     let lines: Vec<serde_json::Value> = parsed.collect();
     assert!(lines.iter().any(|line| line["record"] == "missing" && line["peer"] == "omniORB"));
     let ours: Vec<_> = lines.iter().filter(|line| line["peer"] == "Corelane").collect();
-    assert_eq!(ours.len(), 8, "two operations, transports and architectures");
+    assert_eq!(ours.len(), 12, "two operations, transports and architectures, and oneways in batches too");
     for line in ours {
         let pool = line["config"] == "leader/followers, 4" && line["op"] == "octet";
         let floor = if pool { "epoll, 4 threads" } else { "blocking" };
