@@ -114,11 +114,13 @@ macro_rules! every_echo {
             echo_bounded_nested_seq: Vec<Vec<String>> = |r| r.sequence(2, |r| r.sequence(3, |r| r.text(10)));
             echo_point_seq: Vec<Point> = |r| r.sequence(12, Point::of);
             echo_mixed_seq: Vec<Mixed> = |r| r.sequence(5, Mixed::of);
+            echo_gapped_seq: Vec<Gapped> = |r| r.sequence(30, Gapped::of);
             echo_person_seq: Vec<Person> = |r| r.sequence(4, Person::of);
             echo_matrix_seq: Vec<Matrix> = |r| r.sequence(3, |r| r.array(|r| r.array(f64::of)));
             echo_on_colour_seq: Vec<OnColour> = |r| r.sequence(4, OnColour::of);
             echo_point: Point = Point::of;
             echo_mixed: Mixed = Mixed::of;
+            echo_gapped: Gapped = Gapped::of;
             echo_segment: Segment = Segment::of;
             echo_person: Person = Person::of;
             echo_keywords: Keywords = Keywords::of;
