@@ -60,9 +60,7 @@ fn a_cycle_of_threads_that_wait_in_place_is_named() {
     let object = client.string_to_object(&first_reference).unwrap().unwrap();
     object.request("pass").invoke().unwrap_err();
     let seen = seen.lock();
-    for thread in ["first/l0", "second/l0"] {
-        let named =
-            |told: &&String| told.starts_with("TIMEOUT") && told.contains(thread) && told.contains("nested_wait");
-        assert!(seen.iter().any(|told| named(&told)), "{thread}: {:?}", *seen);
-    }
+    // The first call of all is the first to end; what it held up may go on then.
+    let told = &seen[0];
+    assert!(told.starts_with("TIMEOUT") && told.contains("first/l0") && told.contains("nested_wait"), "{:?}", *seen);
 }

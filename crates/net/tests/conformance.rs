@@ -179,9 +179,8 @@ fn connections_have_the_properties_asked_for() {
         let listener = transport.listen(endpoint).unwrap();
         let small = Properties { send_buffer: Some(9000), receive_buffer: Some(7000), ..Properties::default() };
         let properties = Properties { keep_alive: Some(true), dont_route: Some(true), no_delay: Some(false), ..small };
-        let plain = transport.connect(listener.local(), None).unwrap();
+        let _plain = transport.connect(listener.local(), None).unwrap();
         let as_before = accept(&*listener);
-        drop(plain);
         listener.set_properties(&properties).unwrap();
         let client = transport.connect_with(listener.local(), &properties, None).unwrap();
         let server = accept(&*listener);

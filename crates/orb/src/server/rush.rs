@@ -82,13 +82,11 @@ impl Rush {
     /// Sleeps until it is over, or as its watch until it should be.
     fn stand_aside(&self) -> Standing {
         let mut watched = self.watched.lock();
-        if !self.is_on() {
-            return Standing::Over;
+        while self.is_on() && *watched {
+            watched = self.over.wait(watched);
         }
-        if *watched {
-            while self.is_on() {
-                watched = self.over.wait(watched);
-            }
+        // Another rush may have begun since: it has no watch then, and nobody else may be free.
+        if !self.is_on() {
             return Standing::Over;
         }
         *watched = true;
