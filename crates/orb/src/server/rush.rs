@@ -35,8 +35,10 @@ const NONE: u64 = u64::MAX;
 /// The rush of a lane.
 #[derive(Debug)]
 pub(super) struct Rush {
-    /// Token of the connection it is about.
+    /// Token of the connection it is about. Set and taken back by the watch alone, so that there is no rush without one.
     connection: AtomicU64,
+    /// Token of a connection whose reader wants one.
+    wanted: AtomicU64,
     /// Messages that the runner has served since the watch looked; written by the runner alone, but for the watch's zero.
     served: AtomicU32,
     /// Those of other connections among them.
@@ -54,6 +56,7 @@ impl Rush {
     pub(super) fn new() -> Self {
         Rush {
             connection: AtomicU64::new(NONE),
+            wanted: AtomicU64::new(NONE),
             served: AtomicU32::new(0),
             others: AtomicU32::new(0),
             idle: AtomicBool::new(false),
@@ -68,50 +71,49 @@ impl Rush {
         self.connection.load(Ordering::Relaxed) != NONE
     }
 
-    /// Ends it and wakes those that it kept from waiting for work. The connection it was about, unless another thread ended it.
-    #[cold]
-    pub(super) fn end(&self) -> Option<u64> {
-        // Under the lock that sleepers look under.
-        let watched = self.watched.lock();
-        let connection = self.connection.swap(NONE, Ordering::AcqRel);
-        self.over.notify_all();
-        drop(watched);
-        (connection != NONE).then_some(connection)
+    #[inline]
+    fn concerns_anybody(&self) -> bool {
+        self.is_on() || self.wanted.load(Ordering::Relaxed) != NONE
     }
 
-    /// Sleeps until it is over, or as its watch until it should be.
-    fn stand_aside(&self) -> Standing {
+    /// The lane stops: nobody sleeps any longer.
+    #[cold]
+    pub(super) fn end(&self) {
+        // Under the lock that sleepers look under.
+        let watched = self.watched.lock();
+        self.wanted.store(NONE, Ordering::Relaxed);
+        self.connection.store(NONE, Ordering::Release);
+        self.over.notify_all();
+        drop(watched);
+    }
+
+    /// Sleeps while there is a rush that somebody watches; watches the one that is wanted. The connection whose rush this thread has
+    /// watched and ended.
+    fn stand_aside(&self) -> Option<u64> {
         let mut watched = self.watched.lock();
-        while self.is_on() && *watched {
+        while *watched {
             watched = self.over.wait(watched);
         }
-        // Another rush may have begun since: it has no watch then, and nobody else may be free.
-        if !self.is_on() {
-            return Standing::Over;
+        let connection = self.wanted.swap(NONE, Ordering::Relaxed);
+        if connection == NONE {
+            return None;
         }
         *watched = true;
+        self.connection.store(connection, Ordering::Release);
         let mut look = Look::default();
         while self.is_on() && look.is_good() {
             (watched, _) = self.over.wait_until(watched, Some(Monotonic::now() + TICK));
-            look.again(
-                self.served.load(Ordering::Relaxed),
-                self.others.load(Ordering::Relaxed),
-                self.idle.load(Ordering::Acquire),
-            );
+            let counts = (self.served.load(Ordering::Relaxed), self.others.load(Ordering::Relaxed));
+            look.again(counts.0, counts.1, self.idle.load(Ordering::Acquire));
         }
-        *watched = false;
-        let after =
-            if look.ticks > QUIET { FIRST } else { self.after.load(Ordering::Relaxed).saturating_mul(STEP).min(LAST) };
+        let before = self.after.load(Ordering::Relaxed);
+        let after = if look.ticks > QUIET { FIRST } else { before.saturating_mul(STEP).min(LAST) };
         self.after.store(after, Ordering::Relaxed);
-        Standing::Watched
+        *watched = false;
+        self.connection.store(NONE, Ordering::Release);
+        self.over.notify_all();
+        Some(connection)
     }
-}
-
-/// What standing aside came to.
-enum Standing {
-    Over,
-    /// As the watch, which finds that the rush is to end.
-    Watched,
 }
 
 /// What the watch has seen.
@@ -175,20 +177,16 @@ impl Lane {
     pub(super) fn keeps_rest(&self, part: &mut Part, token: u64) -> bool {
         let Some(rush) = &self.rush else { return false };
         if part.is_runner() {
-            return part.runs == token && rush.connection.load(Ordering::Relaxed) == token;
+            return part.runs == token && rush.connection.load(Ordering::Acquire) == token;
         }
         part.behind += 1;
-        if part.behind < rush.after.load(Ordering::Relaxed) {
-            return false;
+        if part.behind >= rush.after.load(Ordering::Relaxed) && !rush.concerns_anybody() {
+            // It begins when another thread has time to watch: those that this one offers messages to come by.
+            part.behind = 0;
+            part.runs = token;
+            rush.wanted.store(token, Ordering::Relaxed);
         }
-        part.behind = 0;
-        if rush.connection.compare_exchange(NONE, token, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            return false;
-        }
-        part.runs = token;
-        // Somebody has to watch.
-        self.wake_one();
-        true
+        false
     }
 
     /// The runner has read a message of the connection `token`.
@@ -207,7 +205,7 @@ impl Lane {
     #[inline]
     pub(super) fn mind_rush(&self, core: &Arc<Core>, worker: &mut Worker) -> io::Result<()> {
         match &self.rush {
-            Some(rush) if rush.is_on() => self.in_rush(rush, core, worker),
+            Some(rush) if rush.concerns_anybody() => self.in_rush(rush, core, worker),
             _ => {
                 worker.part.runs = NONE;
                 Ok(())
@@ -218,12 +216,14 @@ impl Lane {
     #[cold]
     fn in_rush(&self, rush: &Rush, core: &Arc<Core>, worker: &mut Worker) -> io::Result<()> {
         if !worker.part.is_runner() {
-            if let Standing::Watched = rush.stand_aside()
-                && let Some(token) = rush.end()
-            {
+            if let Some(token) = rush.stand_aside() {
                 // The runner may be in an upcall with messages of the connection behind it.
                 self.push(Work::Rest(place(token)));
             }
+            return Ok(());
+        }
+        if rush.wanted.load(Ordering::Relaxed) == worker.part.runs {
+            // Nobody has had time yet.
             return Ok(());
         }
         let token = worker.part.runs;
