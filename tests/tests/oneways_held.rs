@@ -9,7 +9,8 @@ use corelane_tests::{ProbeRef, Server, serve};
 const FOREVER: Duration = Duration::from_secs(3600);
 
 fn held(batch: OnewayBatch) -> (Server, Orb, ProbeRef) {
-    let server = serve(Dispatch::LeaderFollowers { threads: 2 });
+    // Requests of one connection run one after the other there.
+    let server = serve(Dispatch::ThreadPerConnection { most: 16 });
     let policies = CallPolicies { sync_scope: Some(SyncScope::None), ..CallPolicies::NONE };
     let orb = Orb::builder().oneway_batch(batch).call_policies(policies).build().unwrap();
     let probe: ProbeRef = orb.reference(&server.ior).unwrap();
