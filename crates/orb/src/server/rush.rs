@@ -4,7 +4,7 @@
 //! the connection, and what is left after a message is offered to the next. While a rush lasts, one thread, its *runner*, does the work
 //! of the lane alone; another, its *watch*, looks every [`TICK`] whether that is still good; the others sleep where no arrival wakes
 //! them. A runner that stays in one upcall, or keeps up no longer, ends the rush, and all threads wait for work again: nothing waits
-//! for an upcall longer than two ticks. Lanes of real-time pools have no rushes.
+//! for an upcall longer than three ticks. Lanes of real-time pools have no rushes.
 
 use std::io;
 use std::sync::Arc;
