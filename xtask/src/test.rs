@@ -43,7 +43,8 @@ pub(crate) fn run(steps: &mut Steps, extent: Extent) {
         return;
     }
     check::run(steps);
-    let own = ["test", "--workspace", "--exclude", interop::PACKAGE, "--locked"];
+    // One failure is not to hide others.
+    let own = ["test", "--workspace", "--exclude", interop::PACKAGE, "--locked", "--no-fail-fast"];
     steps.command("tests", steps::cargo().args(own));
     if extent == Extent::Full {
         interop::all(steps);
