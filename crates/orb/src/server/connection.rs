@@ -5,7 +5,6 @@
 //! does not take at once waits in a bounded queue, and meanwhile nothing more is read from it. How it ends is decided by
 //! [`Closing`].
 
-use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,7 +18,7 @@ use corelane_sys::poll;
 use corelane_sys::turn::Turn;
 use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::connection::Framer;
-use corelane_wire::{CharSet, CodeSets, Version, WideSet};
+use corelane_wire::{CharSet, CodeSets, Octets, Version, WideSet};
 
 use super::admission;
 use super::arriving::Arriving;
@@ -27,6 +26,7 @@ use super::budget::{Account, Budget};
 use super::closing::{Closing, Outcome, Step};
 use super::lane::{Lane, Work};
 use super::silence::{self, Rank};
+use super::unsent::{Keep, Unsent};
 use crate::clock;
 use crate::orb::Core;
 use crate::receive::ReceiveBuffer;
@@ -150,7 +150,7 @@ enum Output {
 
 impl Output {
     fn new(mixed: bool) -> Self {
-        let writing = Writing { queue: VecDeque::new(), since: Monotonic::from_nanos(0), closing: None };
+        let writing = Writing { queue: Unsent::default(), since: Monotonic::from_nanos(0), closing: None };
         let (name, scope) = ("connection output", Scope::Connection);
         if mixed {
             Output::Mixed(PiMutex::new(name, scope, writing))
@@ -180,7 +180,7 @@ impl Output {
 
 #[derive(Debug)]
 struct Writing {
-    queue: VecDeque<u8>,
+    queue: Unsent,
     /// When the peer last took something of it, or it began to fill.
     since: Monotonic,
     /// The last message is in the queue or out.
@@ -356,33 +356,39 @@ impl Connection {
     /// Sends a message, `wait` saying whether the calling thread may wait for the peer.
     #[inline]
     pub(crate) fn send(&self, message: &[&[u8]], wait: Wait) -> Sent {
+        self.send_kept(message, &Octets::copy_from, wait)
+    }
+
+    /// The same; `keep` makes large octets of the message outlive it, should they have to wait.
+    #[inline]
+    pub(crate) fn send_kept(&self, message: &[&[u8]], keep: Keep<'_>, wait: Wait) -> Sent {
         match &self.output {
-            Output::Plain(writing) => self.send_locked(&mut writing.lock(), message, wait),
-            Output::Mixed(writing) => self.send_mixed(writing, message, wait),
+            Output::Plain(writing) => self.send_locked(&mut writing.lock(), message, keep, wait),
+            Output::Mixed(writing) => self.send_mixed(writing, message, keep, wait),
         }
     }
 
     #[inline(never)]
-    fn send_mixed(&self, writing: &PiMutex<Writing>, message: &[&[u8]], wait: Wait) -> Sent {
-        self.send_locked(&mut writing.lock(), message, wait)
+    fn send_mixed(&self, writing: &PiMutex<Writing>, message: &[&[u8]], keep: Keep<'_>, wait: Wait) -> Sent {
+        self.send_locked(&mut writing.lock(), message, keep, wait)
     }
 
     #[inline]
-    fn send_locked(&self, writing: &mut Writing, message: &[&[u8]], wait: Wait) -> Sent {
+    fn send_locked(&self, writing: &mut Writing, message: &[&[u8]], keep: Keep<'_>, wait: Wait) -> Sent {
         if writing.closing.is_some() {
             return Sent::Lost(Loss::Ending);
         }
         if !writing.queue.is_empty() {
-            return self.enqueue(writing, message, 0);
+            return self.enqueue(writing, message, keep, 0);
         }
         if self.origin.in_slices && message.iter().map(|slice| slice.len()).sum::<usize>() > SLICE {
-            return self.send_rest(writing, message, 0, wait);
+            return self.send_rest(writing, message, keep, 0, wait);
         }
         if let [whole] = message {
             return match self.stream.send(whole, wait) {
                 Ok(sent) if sent == whole.len() => Sent::All,
-                Ok(sent) => self.send_rest(writing, message, sent, wait),
-                Err(error) => self.send_failed(writing, message, &error, wait),
+                Ok(sent) => self.send_rest(writing, message, keep, sent, wait),
+                Err(error) => self.send_failed(writing, message, keep, &error, wait),
             };
         }
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
@@ -395,16 +401,23 @@ impl Connection {
         }
         match self.stream.send_vectored(&slices[..count], wait) {
             Ok(sent) if sent == total && count == message.len() => Sent::All,
-            Ok(sent) => self.send_rest(writing, message, sent, wait),
-            Err(error) => self.send_failed(writing, message, &error, wait),
+            Ok(sent) => self.send_rest(writing, message, keep, sent, wait),
+            Err(error) => self.send_failed(writing, message, keep, &error, wait),
         }
     }
 
     /// The transport took nothing.
     #[cold]
-    fn send_failed(&self, writing: &mut Writing, message: &[&[u8]], error: &io::Error, wait: Wait) -> Sent {
+    fn send_failed(
+        &self,
+        writing: &mut Writing,
+        message: &[&[u8]],
+        keep: Keep<'_>,
+        error: &io::Error,
+        wait: Wait,
+    ) -> Sent {
         match error.kind() {
-            io::ErrorKind::WouldBlock => self.send_rest(writing, message, 0, wait),
+            io::ErrorKind::WouldBlock => self.send_rest(writing, message, keep, 0, wait),
             io::ErrorKind::TimedOut => Sent::Lost(Loss::Unread),
             _ => Sent::Lost(Loss::Gone),
         }
@@ -415,7 +428,7 @@ impl Connection {
     /// `congested` is set before the last attempt, so that the edge which says that there is room again, and which may come at
     /// any moment after that attempt, finds it set: the thread that is told of it then waits for the lock and flushes.
     #[cold]
-    fn send_rest(&self, writing: &mut Writing, message: &[&[u8]], mut sent: usize, wait: Wait) -> Sent {
+    fn send_rest(&self, writing: &mut Writing, message: &[&[u8]], keep: Keep<'_>, mut sent: usize, wait: Wait) -> Sent {
         let mut announced = false;
         loop {
             let Some(next) = after(message, sent).next() else { break };
@@ -425,7 +438,7 @@ impl Connection {
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Sent::Lost(Loss::Unread),
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Sent::Lost(Loss::Gone),
-                Err(_) if announced => return self.enqueue(writing, message, sent),
+                Err(_) if announced => return self.enqueue(writing, message, keep, sent),
                 Err(_) => {
                     self.congested.store(true, Ordering::SeqCst);
                     if let Some(lane) = self.lane.upgrade() {
@@ -447,7 +460,7 @@ impl Connection {
     }
 
     #[cold]
-    fn enqueue(&self, writing: &mut Writing, message: &[&[u8]], sent: usize) -> Sent {
+    fn enqueue(&self, writing: &mut Writing, message: &[&[u8]], keep: Keep<'_>, sent: usize) -> Sent {
         let more: usize = after(message, sent).map(<[u8]>::len).sum();
         if !admission::output_fits(writing.queue.len(), more, self.bounds.output) {
             return Sent::Lost(Loss::QueueFull);
@@ -456,7 +469,7 @@ impl Connection {
             writing.since = clock::now();
         }
         for slice in after(message, sent) {
-            writing.queue.extend(slice);
+            writing.queue.push(slice, keep);
         }
         self.account.set_output(writing.queue.len());
         self.ask_for_room();
@@ -485,19 +498,12 @@ impl Connection {
     /// Sends what waits; true when nothing waits any more.
     fn send_queue(&self, writing: &mut Writing) -> io::Result<bool> {
         while !writing.queue.is_empty() {
-            let (front, back) = writing.queue.as_slices();
-            let front = &front[..front.len().min(SLICE)];
-            let slices = [
-                IoSlice::new(front),
-                IoSlice::new(if front.len() < SLICE { &back[..back.len().min(SLICE)] } else { &[] }),
-            ];
-            match self.stream.send_vectored(&slices, Wait::Now) {
-                Ok(sent) => drop(writing.queue.drain(..sent)),
+            match writing.queue.send(SLICE, |slices| self.stream.send_vectored(slices, Wait::Now)) {
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
-        writing.queue = VecDeque::new();
         Ok(true)
     }
 
@@ -507,7 +513,7 @@ impl Connection {
     pub(crate) fn finish(&self, last: &[u8], now: Monotonic, time: Duration) {
         self.output.with(|writing| {
             if writing.closing.is_none() {
-                writing.queue.extend(last);
+                writing.queue.push(last, &Octets::copy_from);
                 writing.closing = Some(Closing::new(now, time));
             }
         });
