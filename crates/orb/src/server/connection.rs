@@ -2,8 +2,8 @@
 //!
 //! Reading and writing are apart. One thread at a time reads (a [`Turn`]), and only until one complete request is there, so the
 //! requests of a multiplexed connection run side by side. Replies are written under the connection's own lock; what the peer
-//! does not take at once waits in a bounded queue, and meanwhile nothing more is read from it. How it ends is decided by
-//! [`Closing`].
+//! does not take at once waits, and meanwhile nothing more is read from it, and no request of it that waits for a thread begins
+//! to run. How it ends is decided by [`Closing`].
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -27,6 +27,7 @@ use super::closing::{Closing, Outcome, Step};
 use super::lane::{Lane, Work};
 use super::silence::{self, Rank};
 use super::unsent::{Keep, Unsent};
+use super::worker::Message;
 use crate::clock;
 use crate::orb::Core;
 use crate::receive::ReceiveBuffer;
@@ -67,6 +68,8 @@ pub(crate) struct Connection {
     heard: AtomicU32,
     /// When it was accepted, on the same clock.
     opened: u32,
+    /// The peer sends nothing any more; it may still read.
+    peer_ended: AtomicBool,
     /// It was closed for its peer's silence: the peer is told that what it may have sent meanwhile did not run.
     dismissed: AtomicBool,
     /// Messages have begun and are not whole.
@@ -84,8 +87,6 @@ pub(crate) struct Connection {
 /// What a peer may make one connection hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Octets of replies that it does not read.
-    pub(crate) output: usize,
     /// Requests that wait.
     pub(crate) waiting: u32,
     /// Those of them that are in the lane's queue, and their octets.
@@ -150,7 +151,8 @@ enum Output {
 
 impl Output {
     fn new(mixed: bool) -> Self {
-        let writing = Writing { queue: Unsent::default(), since: Monotonic::from_nanos(0), closing: None };
+        let (queue, since) = (Unsent::default(), Monotonic::from_nanos(0));
+        let writing = Writing { queue, since, postponed: Vec::new(), closing: None };
         let (name, scope) = ("connection output", Scope::Connection);
         if mixed {
             Output::Mixed(PiMutex::new(name, scope, writing))
@@ -183,8 +185,18 @@ struct Writing {
     queue: Unsent,
     /// When the peer last took something of it, or it began to fill.
     since: Monotonic,
+    /// Requests that run when nothing is in the queue any more.
+    postponed: Vec<Postponed>,
     /// The last message is in the queue or out.
     closing: Option<Closing>,
+}
+
+/// A request whose turn had come while its connection's replies waited for the peer.
+#[derive(Debug)]
+struct Postponed {
+    message: Message,
+    /// When it was read.
+    since: Monotonic,
 }
 
 /// What became of octets to send.
@@ -194,7 +206,7 @@ pub(crate) enum Sent {
     All,
     /// Some wait in the queue until the peer reads.
     Queued,
-    /// The connection is gone, or was closed because its queue is full.
+    /// The connection is gone.
     Lost(Loss),
 }
 
@@ -205,8 +217,6 @@ pub(crate) enum Loss {
     Gone,
     /// The last message has been written: nothing follows it.
     Ending,
-    /// The peer did not read and the queue is full.
-    QueueFull,
     /// The peer did not read while the thread waited for it.
     Unread,
 }
@@ -237,6 +247,7 @@ impl Connection {
             hung_up: AtomicBool::new(false),
             heard: AtomicU32::new(silence::NEVER),
             opened: origin.opened,
+            peer_ended: AtomicBool::new(false),
             dismissed: AtomicBool::new(false),
             unfinished: AtomicBool::new(false),
             arriving: PiMutex::new("unfinished messages", Scope::Connection, Arriving::default()),
@@ -461,10 +472,6 @@ impl Connection {
 
     #[cold]
     fn enqueue(&self, writing: &mut Writing, message: &[&[u8]], keep: Keep<'_>, sent: usize) -> Sent {
-        let more: usize = after(message, sent).map(<[u8]>::len).sum();
-        if !admission::output_fits(writing.queue.len(), more, self.bounds.output) {
-            return Sent::Lost(Loss::QueueFull);
-        }
         if writing.queue.is_empty() {
             writing.since = clock::now();
         }
@@ -495,6 +502,48 @@ impl Connection {
         })
     }
 
+    /// Keeps a message whose turn has come until the peer has taken what waits for it; gives it back if nothing does.
+    #[inline]
+    pub(crate) fn postpone(&self, message: Message) -> Option<Message> {
+        if self.is_congested() { self.postpone_locked(message) } else { Some(message) }
+    }
+
+    #[cold]
+    fn postpone_locked(&self, message: Message) -> Option<Message> {
+        self.output.with(|writing| {
+            if writing.queue.is_empty() || writing.closing.is_some() {
+                return Some(message);
+            }
+            writing.postponed.push(Postponed { message, since: clock::now() - station::take_waited() });
+            None
+        })
+    }
+
+    /// What was postponed, now that nothing waits for the peer.
+    #[cold]
+    pub(crate) fn take_postponed(self: &Arc<Self>) -> Vec<(Waiting, Message)> {
+        let postponed = self.output.with(|writing| std::mem::take(&mut writing.postponed));
+        let waits = |Postponed { message, since }| {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            (Waiting { connection: Arc::clone(self), since, queued: None }, message)
+        };
+        postponed.into_iter().map(waits).collect()
+    }
+
+    /// The peer sends nothing any more. True if it is owed nothing either: that is, but for the requests that run now. If not, it is
+    /// listed for reading when what it waits for has left.
+    #[cold]
+    pub(crate) fn note_peer_ended(&self) -> bool {
+        self.note_unfinished(0, None, 0);
+        self.peer_ended.store(true, Ordering::SeqCst);
+        self.waiting.load(Ordering::SeqCst) == 0 && !self.congested.load(Ordering::SeqCst)
+    }
+
+    /// Whether the peer is known to send nothing any more.
+    pub(crate) fn has_peer_ended(&self) -> bool {
+        self.peer_ended.load(Ordering::SeqCst)
+    }
+
     /// Sends what waits; true when nothing waits any more.
     fn send_queue(&self, writing: &mut Writing) -> io::Result<bool> {
         while !writing.queue.is_empty() {
@@ -519,6 +568,26 @@ impl Connection {
         });
     }
 
+    /// Nobody serves it any more: if replies wait, the peer has them as long as it takes some of them within `time`, and then the end.
+    #[cold]
+    pub(crate) fn finish_replies(&self, now: Monotonic, time: Duration) {
+        self.output.with(|writing| {
+            if writing.closing.is_none() && !writing.queue.is_empty() {
+                writing.closing = Some(Closing::while_it_reads(now, time));
+            }
+        });
+    }
+
+    /// If it ends in its peer's own time: `time` is what is left of that.
+    #[cold]
+    pub(crate) fn hurry(&self, now: Monotonic, time: Duration) {
+        self.output.with(|writing| {
+            if let Some(closing) = &mut writing.closing {
+                closing.hurry(now, time);
+            }
+        });
+    }
+
     /// Whether the last message has been said.
     #[cold]
     pub(crate) fn is_finished(&self) -> bool {
@@ -535,11 +604,18 @@ impl Connection {
         let Some(mut step) = writing.closing.as_ref().map(|closing| closing.look(now)) else { return false };
         loop {
             let outcome = match step {
-                Step::Send => match self.send_queue(writing) {
-                    Ok(true) => Outcome::Sent,
-                    Ok(false) => Outcome::Full,
-                    Err(_) => Outcome::Failed,
-                },
+                Step::Send => {
+                    let before = writing.queue.len();
+                    let sent = self.send_queue(writing);
+                    let left = writing.queue.len();
+                    self.account.set_output(left);
+                    match sent {
+                        Ok(true) => Outcome::Sent,
+                        Ok(false) if left < before => Outcome::Took(now),
+                        Ok(false) => Outcome::Full,
+                        Err(_) => Outcome::Failed,
+                    }
+                }
                 Step::EndWriting => {
                     self.stream.shutdown(Half::Write);
                     Outcome::WritingEnded
@@ -705,7 +781,8 @@ impl Drop for Waiting {
             let bound = connection.bounds.queued_octets;
             goes_on |= before >= bound && before - octets < bound;
         }
-        goes_on |= connection.waiting.fetch_sub(1, Ordering::SeqCst) == connection.bounds.waiting;
+        let before = connection.waiting.fetch_sub(1, Ordering::SeqCst);
+        goes_on |= before == connection.bounds.waiting || (before == 1 && connection.has_peer_ended());
         if goes_on && let Some(lane) = connection.lane.upgrade() {
             lane.push(Work::Read(connection.place));
         }
@@ -739,7 +816,7 @@ pub(super) mod tests {
             Tcp::new().connect(listener.local(), None).unwrap(),
             Weak::new(),
             (0, 0),
-            Bounds { output: 0, waiting: 1, queued: 1, queued_octets: 1 },
+            Bounds { waiting: 1, queued: 1, queued_octets: 1 },
             Arc::clone(budget),
             Origin {
                 number: 0,

@@ -539,7 +539,6 @@ fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_i
         Sent::Lost(loss) => {
             let peer = || connection.stream.peer().clone();
             match loss {
-                Loss::QueueFull => core.events().report(&Event::OutputOverflow { peer: peer() }),
                 Loss::Unread => core.events().report(&Event::RepliesUnread { peer: peer() }),
                 Loss::Gone | Loss::Ending => {}
             }
