@@ -1,5 +1,5 @@
-//! The project's chores: `cargo xtask check`, `cargo xtask test`, `cargo xtask interop`, `cargo xtask demo`, `cargo xtask fuzz`,
-//! `cargo xtask idl-corpus`.
+//! The project's chores: `cargo xtask check`, `cargo xtask test`, `cargo xtask interop`, `cargo xtask models`,
+//! `cargo xtask demo`, `cargo xtask fuzz`, `cargo xtask idl-corpus`.
 //!
 //! Each check is a pure function from what it reads to a list of findings, so that its own tests can show it refusing a
 //! violated rule; [`steps`] runs them, shows progress and sums up. Nothing here is a dependency of the crates.
@@ -15,6 +15,7 @@ mod interop;
 mod layers;
 mod licences;
 mod metadata;
+mod models;
 mod source;
 mod steps;
 mod test;
@@ -28,10 +29,12 @@ const HELP: &str = "\
 cargo xtask <command>
 
   check            formatting, clippy, rustdoc, dependency direction, licences, source rules
-  test             installs missing system packages (root, apt), then check, all tests, interop
+  test             installs missing system packages (root, apt), then check, all tests, models, interop
   interop          the other ORBs alone
   interop --tao PREFIX  live against an installation of TAO that you have
   test --quick     the same without the peers: no system packages, no interop
+  models           the models of the protocols over atomics, in every interleaving with up to 3 preemptions (the largest: 2)
+  models --preemptions N  all of them with up to N; with 3 the largest takes minutes
   demo             runs a mission computer and its clients for 15 seconds; report in target/demo/report.html
   demo --seconds N the same for N seconds
   fuzz [TARGET...] runs the fuzz targets, a minute each; docs/fuzzing.md has more
@@ -55,6 +58,12 @@ fn main() -> ExitCode {
         ["test", "--quick"] => test::run(&mut steps, test::Extent::Quick),
         ["interop", options @ ..] => {
             if !interop::run(&mut steps, options) {
+                eprint!("{HELP}");
+                return ExitCode::from(2);
+            }
+        }
+        ["models", options @ ..] => {
+            if !models::run_with(&mut steps, options) {
                 eprint!("{HELP}");
                 return ExitCode::from(2);
             }

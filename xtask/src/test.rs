@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the whole run, as continuous integration does it.
 
 use crate::steps::{self, Steps};
-use crate::{check, host, interop};
+use crate::{check, host, interop, models};
 
 /// Builds the programs with which the benchmarks compare, and calls each of them a few times; figures are of no interest here.
 const PEERS: &[&str] = &[
@@ -46,6 +46,7 @@ pub(crate) fn run(steps: &mut Steps, extent: Extent) {
     // One failure is not to hide others.
     let own = ["test", "--workspace", "--exclude", interop::PACKAGE, "--locked", "--no-fail-fast"];
     steps.command("tests", steps::cargo().args(own));
+    models::run(steps);
     if extent == Extent::Full {
         interop::all(steps);
         steps.command("benchmarks' peers", steps::cargo().args(PEERS));

@@ -24,6 +24,8 @@ pub struct Counters {
     pub futex: u64,
     /// Pieces of work handed to another thread.
     pub handoffs: u64,
+    /// Rushes begun by the thread that watches them ([`rush`](crate::rush)).
+    pub rushes: u64,
     /// Heap allocations and reallocations; counted only where the counting allocator is installed.
     pub allocations: u64,
     /// Octets of these allocations; counted only where the counting allocator is installed.
@@ -44,6 +46,7 @@ impl Sub for Counters {
             orb_locks: self.orb_locks.wrapping_sub(earlier.orb_locks),
             futex: self.futex.wrapping_sub(earlier.futex),
             handoffs: self.handoffs.wrapping_sub(earlier.handoffs),
+            rushes: self.rushes.wrapping_sub(earlier.rushes),
             allocations: self.allocations.wrapping_sub(earlier.allocations),
             allocated_bytes: self.allocated_bytes.wrapping_sub(earlier.allocated_bytes),
             freed_bytes: self.freed_bytes.wrapping_sub(earlier.freed_bytes),
@@ -58,6 +61,7 @@ struct Cells {
     orb_locks: Cell<u64>,
     futex: Cell<u64>,
     handoffs: Cell<u64>,
+    rushes: Cell<u64>,
     allocations: Cell<u64>,
     allocated_bytes: Cell<u64>,
     freed_bytes: Cell<u64>,
@@ -72,6 +76,7 @@ thread_local! {
             orb_locks: Cell::new(0),
             futex: Cell::new(0),
             handoffs: Cell::new(0),
+            rushes: Cell::new(0),
             allocations: Cell::new(0),
             allocated_bytes: Cell::new(0),
             freed_bytes: Cell::new(0),
@@ -91,6 +96,7 @@ mod process {
         pub(super) orb_locks: AtomicU64,
         pub(super) futex: AtomicU64,
         pub(super) handoffs: AtomicU64,
+        pub(super) rushes: AtomicU64,
         pub(super) allocations: AtomicU64,
     }
 
@@ -101,6 +107,7 @@ mod process {
         orb_locks: AtomicU64::new(0),
         futex: AtomicU64::new(0),
         handoffs: AtomicU64::new(0),
+        rushes: AtomicU64::new(0),
         allocations: AtomicU64::new(0),
     };
 }
@@ -118,6 +125,7 @@ pub fn of_process() -> Counters {
         orb_locks: totals.orb_locks.load(Ordering::Relaxed),
         futex: totals.futex.load(Ordering::Relaxed),
         handoffs: totals.handoffs.load(Ordering::Relaxed),
+        rushes: totals.rushes.load(Ordering::Relaxed),
         allocations: totals.allocations.load(Ordering::Relaxed),
         ..Counters::default()
     }
@@ -141,6 +149,7 @@ pub fn snapshot() -> Counters {
         orb_locks: cells.orb_locks.get(),
         futex: cells.futex.get(),
         handoffs: cells.handoffs.get(),
+        rushes: cells.rushes.get(),
         allocations: cells.allocations.get(),
         allocated_bytes: cells.allocated_bytes.get(),
         freed_bytes: cells.freed_bytes.get(),
@@ -151,6 +160,10 @@ pub fn snapshot() -> Counters {
 #[inline]
 pub fn count_handoff() {
     bump!(handoffs);
+}
+
+pub(crate) fn count_rush() {
+    bump!(rushes);
 }
 
 #[inline]

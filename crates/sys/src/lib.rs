@@ -8,7 +8,7 @@
 //!
 //! * every system call is made through one private module, which counts it for the calling thread
 //!   ([`counters`]), so that "two system calls per invocation" is a test and not a claim;
-//! * protocols over atomics (`slots`, `published`, `mpsc`, `ring`, `roster`, `lock::Exclusive`) are written against a shim
+//! * protocols over atomics (`slots`, `published`, `mpsc`, `ring`, `roster`, `rush`, `lock::Exclusive`) are written against a shim
 //!   that is the standard library normally and `loom` under `--cfg loom`, where they are model-checked.
 
 // What the other crates are told to take from here instead (clippy.toml) is made of these.
@@ -37,6 +37,7 @@ pub mod process;
 pub mod published;
 pub mod ring;
 pub mod roster;
+pub mod rush;
 pub mod semaphore;
 pub mod signal;
 pub mod slots;

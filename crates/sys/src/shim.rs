@@ -60,7 +60,13 @@ pub(crate) use const_unless_loom;
 /// mistakes are found; `LOOM_MAX_PREEMPTIONS` sets another bound.
 #[cfg(all(test, loom))]
 pub(crate) fn explore(model: impl Fn() + Send + Sync + 'static) {
+    explore_within(3, model);
+}
+
+/// The same with at most so many, for larger models.
+#[cfg(all(test, loom))]
+pub(crate) fn explore_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(model);
 }

@@ -33,6 +33,7 @@ const NOTHING: Counters = Counters {
     orb_locks: 0,
     futex: 0,
     handoffs: 0,
+    rushes: 0,
     allocations: 0,
     allocated_bytes: 0,
     freed_bytes: 0,

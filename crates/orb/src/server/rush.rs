@@ -8,11 +8,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Condvar, Mutex, Scope};
+use corelane_sys::rush::{NOTHING, Roles};
 
 use super::lane::{Lane, Work, place};
 use super::worker::Worker;
@@ -29,17 +28,13 @@ const FIRST: u32 = 64;
 /// The same after rushes that ended at their first look; each time [`STEP`] times as many.
 const LAST: u32 = 1 << 16;
 const STEP: u32 = 4;
-/// No connection has this token.
-const NONE: u64 = u64::MAX;
 
 /// The rush of a lane.
 #[derive(Debug)]
 pub(super) struct Rush {
-    /// Token of the connection it is about. Set and taken back by the watch alone, so that there is no rush without one.
-    connection: AtomicU64,
-    /// Token of a connection whose reader wants one.
-    wanted: AtomicU64,
-    /// Messages that the runner has served since the watch looked; written by the runner alone, but for the watch's zero.
+    /// Who runs, who watches, who sleeps; about the connection with this token.
+    roles: Roles,
+    /// Messages that the runner has served since the watch looked; written by the runner alone.
     served: AtomicU32,
     /// Those of other connections among them.
     others: AtomicU32,
@@ -47,72 +42,39 @@ pub(super) struct Rush {
     idle: AtomicBool,
     /// Messages read with others behind them after which a thread begins one.
     after: AtomicU32,
-    /// Whether there is a watch.
-    watched: Mutex<bool>,
-    over: Condvar,
 }
 
 impl Rush {
     pub(super) fn new() -> Self {
         Rush {
-            connection: AtomicU64::new(NONE),
-            wanted: AtomicU64::new(NONE),
+            roles: Roles::new(),
             served: AtomicU32::new(0),
             others: AtomicU32::new(0),
             idle: AtomicBool::new(false),
             after: AtomicU32::new(FIRST),
-            watched: Mutex::new("watch of a rush", Scope::Lane, false),
-            over: Condvar::new(),
         }
-    }
-
-    #[inline]
-    fn is_on(&self) -> bool {
-        self.connection.load(Ordering::Relaxed) != NONE
-    }
-
-    #[inline]
-    fn concerns_anybody(&self) -> bool {
-        self.is_on() || self.wanted.load(Ordering::Relaxed) != NONE
     }
 
     /// The lane stops: nobody sleeps any longer.
     #[cold]
     pub(super) fn end(&self) {
-        // Under the lock that sleepers look under.
-        let watched = self.watched.lock();
-        self.wanted.store(NONE, Ordering::Relaxed);
-        self.connection.store(NONE, Ordering::Release);
-        self.over.notify_all();
-        drop(watched);
+        self.roles.end();
     }
 
     /// Sleeps while there is a rush that somebody watches; watches the one that is wanted. The connection whose rush this thread has
     /// watched and ended.
     fn stand_aside(&self) -> Option<u64> {
-        let mut watched = self.watched.lock();
-        while *watched {
-            watched = self.over.wait(watched);
-        }
-        let connection = self.wanted.swap(NONE, Ordering::Relaxed);
-        if connection == NONE {
-            return None;
-        }
-        *watched = true;
-        self.connection.store(connection, Ordering::Release);
         let mut look = Look::default();
-        while self.is_on() && look.is_good() {
-            (watched, _) = self.over.wait_until(watched, Some(Monotonic::now() + TICK));
+        self.roles.stand_aside(TICK, || {
             let counts = (self.served.load(Ordering::Relaxed), self.others.load(Ordering::Relaxed));
             look.again(counts.0, counts.1, self.idle.load(Ordering::Acquire));
-        }
-        let before = self.after.load(Ordering::Relaxed);
-        let after = if look.ticks > QUIET { FIRST } else { before.saturating_mul(STEP).min(LAST) };
-        self.after.store(after, Ordering::Relaxed);
-        *watched = false;
-        self.connection.store(NONE, Ordering::Release);
-        self.over.notify_all();
-        Some(connection)
+            if !look.is_good() {
+                let before = self.after.load(Ordering::Relaxed);
+                let after = if look.ticks > QUIET { FIRST } else { before.saturating_mul(STEP).min(LAST) };
+                self.after.store(after, Ordering::Relaxed);
+            }
+            look.is_good()
+        })
     }
 }
 
@@ -159,14 +121,14 @@ pub(crate) struct Part {
 
 impl Default for Part {
     fn default() -> Self {
-        Part { runs: NONE, behind: 0 }
+        Part { runs: NOTHING, behind: 0 }
     }
 }
 
 impl Part {
     #[inline]
     pub(super) fn is_runner(&self) -> bool {
-        self.runs != NONE
+        self.runs != NOTHING
     }
 }
 
@@ -177,14 +139,14 @@ impl Lane {
     pub(super) fn keeps_rest(&self, part: &mut Part, token: u64) -> bool {
         let Some(rush) = &self.rush else { return false };
         if part.is_runner() {
-            return part.runs == token && rush.connection.load(Ordering::Acquire) == token;
+            return part.runs == token && rush.roles.are_about(token);
         }
         part.behind += 1;
-        if part.behind >= rush.after.load(Ordering::Relaxed) && !rush.concerns_anybody() {
+        if part.behind >= rush.after.load(Ordering::Relaxed) && !rush.roles.concern_anybody() {
             // It begins when another thread has time to watch: those that this one offers messages to come by.
             part.behind = 0;
             part.runs = token;
-            rush.wanted.store(token, Ordering::Relaxed);
+            rush.roles.want(token);
         }
         false
     }
@@ -205,9 +167,9 @@ impl Lane {
     #[inline]
     pub(super) fn mind_rush(&self, core: &Arc<Core>, worker: &mut Worker) -> io::Result<()> {
         match &self.rush {
-            Some(rush) if rush.concerns_anybody() => self.in_rush(rush, core, worker),
+            Some(rush) if rush.roles.concern_anybody() => self.in_rush(rush, core, worker),
             _ => {
-                worker.part.runs = NONE;
+                worker.part.runs = NOTHING;
                 Ok(())
             }
         }
@@ -222,12 +184,12 @@ impl Lane {
             }
             return Ok(());
         }
-        if rush.wanted.load(Ordering::Relaxed) == worker.part.runs {
+        let token = worker.part.runs;
+        if rush.roles.are_wanted(token) {
             // Nobody has had time yet.
             return Ok(());
         }
-        let token = worker.part.runs;
-        while rush.connection.load(Ordering::Relaxed) == token && !self.stops() {
+        while rush.roles.are_about(token) && !self.stops() {
             // Listed and reported work take turns here too.
             if let Some(work) = self.next_listed() {
                 self.perform(core, worker, work);
@@ -240,7 +202,7 @@ impl Lane {
                 self.handle(core, worker, event);
             }
         }
-        worker.part.runs = NONE;
+        worker.part.runs = NOTHING;
         Ok(())
     }
 }

@@ -1,0 +1,45 @@
+//! The models of the protocols over atomics: small tests that `loom` runs in every interleaving.
+
+use std::path::{Path, PathBuf};
+
+use crate::steps::{self, Steps};
+
+/// The crate that has them; hand-made protocols over atomics live there and nowhere else.
+const PACKAGE: &str = "corelane-sys";
+
+/// Builds and runs all models, each within its own bound.
+pub(crate) fn run(steps: &mut Steps) {
+    within(steps, None);
+}
+
+/// Runs them as `options` say; false if those make no sense.
+pub(crate) fn run_with(steps: &mut Steps, options: &[&str]) -> bool {
+    match options {
+        [] => within(steps, None),
+        ["--preemptions", number] => match number.parse() {
+            Ok(number) => within(steps, Some(number)),
+            Err(_) => return false,
+        },
+        _ => return false,
+    }
+    true
+}
+
+/// `preemptions`: at most so many in an interleaving, of every model; mistakes show with few, and with each further one there are several
+/// times as many interleavings.
+fn within(steps: &mut Steps, preemptions: Option<u8>) {
+    steps.step("models", |root| {
+        let mut command = steps::cargo();
+        command.args(["test", "--package", PACKAGE, "--lib", "--release", "--locked"]).current_dir(root);
+        // What other builds have made stays as it is.
+        command.env("CARGO_TARGET_DIR", target(root).join("loom")).env("RUSTFLAGS", "--cfg loom -D warnings");
+        if let Some(preemptions) = preemptions {
+            command.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
+        }
+        steps::status(&mut command)
+    });
+}
+
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into)
+}
