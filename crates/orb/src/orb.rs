@@ -73,7 +73,8 @@ impl Orb {
     /// A reference from its text: `IOR:`, `corbaloc:`, or the text of a nil reference, which is `None`.
     ///
     /// # Errors
-    /// BAD_PARAM 7 to 10 for text that is none of them, INV_OBJREF or MARSHAL for an IOR that does not decode.
+    /// BAD_PARAM 7 to 10 for text that is none of them, INV_OBJREF or MARSHAL for an IOR that does not decode; BAD_INV_ORDER 4 after
+    /// shutdown.
     pub fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
         self.core.check_usable()?;
         self.core.string_to_object(text)
@@ -120,8 +121,9 @@ impl Orb {
     /// The reference that was registered as `name`.
     ///
     /// # Errors
-    /// BAD_PARAM 10 if there is none.
+    /// BAD_PARAM 10 if there is none; BAD_INV_ORDER 4 after shutdown.
     pub fn resolve_initial_references(&self, name: &str) -> Result<ObjectRef, SystemException> {
+        self.core.check_usable()?;
         self.core.initial_reference(name)
     }
 

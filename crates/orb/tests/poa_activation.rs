@@ -29,39 +29,6 @@ impl ServantLocator for Never {
     }
 }
 
-/// All policies that go together, except those about threads.
-fn legal_policies() -> Vec<PoaPolicies> {
-    let mut all = Vec::new();
-    for lifespan in [Lifespan::Transient, Lifespan::Persistent] {
-        for id_uniqueness in [IdUniqueness::Unique, IdUniqueness::Multiple] {
-            for id_assignment in [IdAssignment::User, IdAssignment::System] {
-                for implicit_activation in [ImplicitActivation::Implicit, ImplicitActivation::Explicit] {
-                    for servant_retention in [ServantRetention::Retain, ServantRetention::NonRetain] {
-                        for request_processing in [
-                            RequestProcessing::ActiveObjectMapOnly,
-                            RequestProcessing::DefaultServant,
-                            RequestProcessing::ServantManager,
-                        ] {
-                            all.push(PoaPolicies {
-                                lifespan,
-                                id_uniqueness,
-                                id_assignment,
-                                implicit_activation,
-                                servant_retention,
-                                request_processing,
-                                ..PoaPolicies::default()
-                            });
-                        }
-                    }
-                }
-            }
-        }
-    }
-    all.retain(|policies| policies.check().is_ok());
-    assert_eq!(all.len(), 2 * 21);
-    all
-}
-
 #[track_caller]
 fn wrong<T: Debug>(result: Result<T, PoaError>, allowed: bool, what: &str, policies: &PoaPolicies) {
     let refused = matches!(result, Err(PoaError::WrongPolicy));

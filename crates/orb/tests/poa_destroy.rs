@@ -6,7 +6,9 @@ mod poa;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use corelane::mapping::Operation;
 use corelane::poa::*;
+use corelane::rt::{InvalidThreadpool, LanesConfig, RtPolicies, ThreadpoolConfig};
 use corelane::{Completion, ObjectRef, Orb, Servant, SystemException, SystemExceptionKind as Kind};
 use poa::*;
 
@@ -496,4 +498,69 @@ fn shutdown_destroys_everything() {
     }
     let later = world.server.string_to_object("corbaloc::127.0.0.1:1/x").unwrap_err();
     assert_eq!(says(&later), (Kind::BadInvOrder, 4, Completion::No));
+}
+
+/// Everything that an ORB is asked after its end, and its manager factory, and its references.
+#[test]
+fn after_shutdown_every_operation_says_so() {
+    const ENDED: (Kind, u32, Completion) = (Kind::BadInvOrder, 4, Completion::No);
+    let world = World::new();
+    let (orb, root) = (&world.server, &world.root);
+    let object = root.activate(&number(1)).unwrap();
+    let typed = object.to_string();
+    let remote = world.remote(&object);
+    let (rt, managers) = (orb.real_time(), root.manager_factory());
+    let (mutex, _) = rt.create_named_mutex("m").unwrap();
+    let pool = rt.create_threadpool(&ThreadpoolConfig::default()).unwrap();
+    orb.register_initial_reference("Known", &object).unwrap();
+    orb.shutdown(true).unwrap();
+    world.client.shutdown(true).unwrap();
+
+    let of_the_orb = [
+        ("string_to_object", orb.string_to_object(&typed).map(drop)),
+        ("reference", orb.reference::<ObjectRef>(&typed).map(drop)),
+        ("bind_key", orb.bind_key("key", &object)),
+        ("register_initial_reference", orb.register_initial_reference("Name", &object)),
+        ("resolve_initial_references", orb.resolve_initial_references("Known").map(drop)),
+        ("RtOrb::set_policies", rt.set_policies(RtPolicies::default())),
+        ("RtOrb::current", rt.current().map(drop)),
+        ("RtOrb::create_named_mutex", rt.create_named_mutex("n").map(drop)),
+        ("RtOrb::open_named_mutex", rt.open_named_mutex("m").map(drop)),
+        ("RtOrb::destroy_mutex", rt.destroy_mutex(&mutex)),
+        ("RtOrb::create_threadpool", rt.create_threadpool(&ThreadpoolConfig::default()).map(drop)),
+        ("RtOrb::create_threadpool_with_lanes", rt.create_threadpool_with_lanes(&LanesConfig::default()).map(drop)),
+    ];
+    for (operation, answer) in of_the_orb {
+        assert_eq!(refused(answer), ENDED, "{operation}");
+    }
+    match rt.destroy_threadpool(pool).unwrap_err() {
+        InvalidThreadpool::System(exception) => assert_eq!(says(&exception), ENDED),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(refused_by(managers.create_manager("another")), (Kind::BadInvOrder, 4));
+
+    static VALUE_OF: Operation = Operation::new("value");
+    for object in [&object, &remote] {
+        let of_a_reference = [
+            ("invoke", object.invoke(&VALUE_OF, &|_| Ok(())).map(drop)),
+            ("invoke_raising", object.invoke_raising(&VALUE_OF, &|_| Ok(())).map(drop)),
+            ("send_deferred", object.send_deferred("value", |_| Ok(())).map(drop)),
+            ("send_oneway", object.send_oneway(&VALUE_OF, &|_| Ok(()))),
+            ("is_a", object.is_a("IDL:Other:1.0").map(drop)),
+            ("non_existent", object.non_existent().map(drop)),
+            ("repository_id", object.repository_id().map(drop)),
+            ("interface_definition", object.interface_definition().map(drop)),
+            ("component", object.component().map(drop)),
+            ("validate_connection", object.validate_connection()),
+            ("establish", object.establish(&[], 1)),
+        ];
+        for (operation, answer) in of_a_reference {
+            assert_eq!(refused(answer), ENDED, "{operation}");
+        }
+    }
+    // The POAs are gone.
+    assert_eq!(refused_by(root.create_poa("p", None, USER)), NO_ADAPTER);
+    assert_eq!(refused_by(root.find_poa("p", true)), NO_ADAPTER);
+    assert_eq!(refused_by(root.id_to_reference(&"x".into())), NO_ADAPTER);
+    orb.shutdown(true).unwrap();
 }

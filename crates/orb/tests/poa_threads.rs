@@ -136,6 +136,88 @@ fn runs_in(thread: ThreadId) -> Servant {
     servant(move || Ok(i32::from(std::thread::current().id() == thread)))
 }
 
+/// Answers for every object, with a servant of its own for each that says whether it runs in this thread.
+struct Answers(ThreadId);
+
+impl ServantActivator for Answers {
+    fn incarnate(&self, _: &ObjectId, _: &Poa) -> ServantResult<Option<Servant>> {
+        Ok(Some(runs_in(self.0)))
+    }
+    fn etherealize(&self, _: &ObjectId, _: &Poa, _: &Servant, _: bool, _: bool) {}
+}
+
+impl ServantLocator for Answers {
+    fn preinvoke(&self, _: &ObjectId, _: &Poa, _: &str) -> ServantResult<(Option<Servant>, Cookie)> {
+        Ok((Some(runs_in(self.0)), Box::new(()) as Cookie))
+    }
+    fn postinvoke(&self, _: &ObjectId, _: &Poa, _: &str, _: Cookie, _: &Servant) -> Result<(), SystemException> {
+        Ok(())
+    }
+}
+
+/// The kinds of objects that a POA can have: one that was activated, and one that its default servant or servant manager answers for.
+fn one_of_each_kind(poa: &Poa, thread: ThreadId) -> Vec<ObjectRef> {
+    let (mut objects, policies) = (Vec::new(), poa.policies());
+    let retains = policies.servant_retention == ServantRetention::Retain;
+    let own_ids = policies.id_assignment == IdAssignment::System;
+    if retains {
+        let id = if own_ids {
+            poa.activate_object(&runs_in(thread)).unwrap()
+        } else {
+            poa.activate_object_with_id(&"active".into(), &runs_in(thread)).unwrap();
+            "active".into()
+        };
+        objects.push(poa.id_to_reference(&id).unwrap());
+    }
+    let manager = Arc::new(Answers(thread));
+    match policies.request_processing {
+        RequestProcessing::ActiveObjectMapOnly => return objects,
+        RequestProcessing::DefaultServant => poa.set_servant(&runs_in(thread)).unwrap(),
+        RequestProcessing::ServantManager if retains => {
+            poa.set_servant_manager(ServantManager::Activator(manager)).unwrap();
+        }
+        RequestProcessing::ServantManager => poa.set_servant_manager(ServantManager::Locator(manager)).unwrap(),
+    }
+    let other = if own_ids {
+        poa.create_reference(VALUE).unwrap()
+    } else {
+        poa.create_reference_with_id(&"other".into(), VALUE).unwrap()
+    };
+    objects.push(other);
+    objects
+}
+
+/// The three thread policies with each of the 42 combinations of the others that are legal.
+#[test]
+fn every_legal_combination_serves_under_every_thread_policy() {
+    let world = World::new();
+    std::thread::scope(|scope| {
+        let main = scope.spawn(|| world.server.run());
+        let thread = main.thread().id();
+        let ready = main_object(&world, &runs_in(thread));
+        // Until it is in `run`, another thread is the main thread.
+        eventually(|| world.call(Way::Direct, &ready).unwrap() == 1);
+        let (mut made, mut called) = (0, 0);
+        for policies in legal_policies() {
+            for threading in [Threading::OrbControlled, Threading::SingleThread, Threading::MainThread] {
+                let poa = world.poa(&format!("p{made}"), PoaPolicies { threading, ..policies });
+                for object in one_of_each_kind(&poa, thread) {
+                    for way in WAYS {
+                        let in_main = world.call(way, &object).unwrap() == 1;
+                        assert_eq!(in_main, threading == Threading::MainThread, "{way:?} {:?}", poa.policies());
+                        called += 1;
+                    }
+                }
+                made += 1;
+            }
+        }
+        // Active objects are in all that retain, other objects in all that have more than those.
+        assert_eq!((made, called), (3 * 42, 3 * 3 * (30 + 30)));
+        world.server.shutdown(true).unwrap();
+    });
+    world.no_panics();
+}
+
 const MAIN: PoaPolicies = PoaPolicies { threading: Threading::MainThread, ..USER };
 
 fn main_object(world: &World, servant: &Servant) -> ObjectRef {

@@ -94,7 +94,7 @@ impl RtOrb {
     ///
     /// # Errors
     /// BAD_PARAM without static threads, for a priority below 0 and for an address that is none; DATA_CONVERSION 2 for a priority
-    /// that cannot be mapped; NO_RESOURCES when the system refuses threads, descriptors or the address.
+    /// that cannot be mapped; NO_RESOURCES when the system refuses threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown.
     pub fn create_threadpool(&self, config: &ThreadpoolConfig) -> Result<ThreadpoolId, SystemException> {
         pool::create(&self.core()?, config)
     }
@@ -111,7 +111,8 @@ impl RtOrb {
     /// Ends a pool: nothing new is let in, requests that run are finished, connections closed in good order, threads joined.
     ///
     /// # Errors
-    /// [`InvalidThreadpool::Unknown`]; BAD_INV_ORDER while a POA uses the pool; BAD_INV_ORDER 3 on one of its own threads.
+    /// [`InvalidThreadpool::Unknown`]; BAD_INV_ORDER while a POA uses the pool; BAD_INV_ORDER 3 on one of its own threads, 4 after
+    /// shutdown.
     pub fn destroy_threadpool(&self, pool: ThreadpoolId) -> Result<(), InvalidThreadpool> {
         pool::destroy(&self.core()?, pool)
     }

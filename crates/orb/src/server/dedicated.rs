@@ -51,7 +51,7 @@ fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
             Read::Over => return,
             Read::End => {
                 drop(turn);
-                return lane.peer_ended(core, connection);
+                return lane.ended(core, connection.place);
             }
             Read::Fault(fault) => {
                 drop(turn);

@@ -175,6 +175,39 @@ pub(crate) const DEFAULT: PoaPolicies = PoaPolicies {
 pub(crate) const ACTIVATOR: PoaPolicies = PoaPolicies { request_processing: RequestProcessing::ServantManager, ..USER };
 pub(crate) const LOCATOR: PoaPolicies = PoaPolicies { servant_retention: ServantRetention::NonRetain, ..ACTIVATOR };
 
+/// All policies that go together, except those about threads.
+pub(crate) fn legal_policies() -> Vec<PoaPolicies> {
+    let mut all = Vec::new();
+    for lifespan in [Lifespan::Transient, Lifespan::Persistent] {
+        for id_uniqueness in [IdUniqueness::Unique, IdUniqueness::Multiple] {
+            for id_assignment in [IdAssignment::User, IdAssignment::System] {
+                for implicit_activation in [ImplicitActivation::Implicit, ImplicitActivation::Explicit] {
+                    for servant_retention in [ServantRetention::Retain, ServantRetention::NonRetain] {
+                        for request_processing in [
+                            RequestProcessing::ActiveObjectMapOnly,
+                            RequestProcessing::DefaultServant,
+                            RequestProcessing::ServantManager,
+                        ] {
+                            all.push(PoaPolicies {
+                                lifespan,
+                                id_uniqueness,
+                                id_assignment,
+                                implicit_activation,
+                                servant_retention,
+                                request_processing,
+                                ..PoaPolicies::default()
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    all.retain(|policies| policies.check().is_ok());
+    assert_eq!(all.len(), 2 * 21);
+    all
+}
+
 /// Waits, at most 10 seconds, until something is so.
 #[track_caller]
 pub(crate) fn eventually(so: impl Fn() -> bool) {
