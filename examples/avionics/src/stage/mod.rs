@@ -139,8 +139,9 @@ fn served(heard: &Mailbox<Heard>, server: &mut Process) -> Result<(String, Strin
 
 /// Shows what is heard until every client has ended, or has had its time.
 fn watch(seconds: u32, heard: &Mailbox<Heard>, processes: &mut [Process], records: &mut [Record]) -> Result<()> {
-    let (mut table, started) = (Table::new(), now());
-    let end = started + Duration::from_secs(seconds.into()) + PATIENCE;
+    let length = Duration::from_secs(seconds.into());
+    let (mut table, started) = (Table::new(length), now());
+    let end = started + length + PATIENCE;
     while !end.is_past() {
         if let Some(heard) = heard.receive_until(Some(now() + Duration::from_millis(100)))? {
             note(heard, records);

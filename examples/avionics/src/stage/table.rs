@@ -7,27 +7,24 @@ use super::record::{Record, short_or_dash, whole};
 
 /// How often the table is redrawn on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
-/// How often it is printed elsewhere.
+/// How often it is printed elsewhere, and once in the middle of a shorter run.
 const REPRINT: Duration = Duration::from_secs(5);
 
 /// Where the table is, and when it is shown next.
 pub(super) struct Table {
     in_place: bool,
+    interval: Duration,
     /// Lines to go up.
     drawn: usize,
     next: Instant,
 }
 
 impl Table {
-    pub(super) fn new() -> Self {
+    /// For a run of this length.
+    pub(super) fn new(length: Duration) -> Self {
         let in_place = io::stdout().is_terminal();
-        let mut table = Table { in_place, drawn: 0, next: Instant::now() };
-        table.next += table.interval();
-        table
-    }
-
-    fn interval(&self) -> Duration {
-        if self.in_place { REDRAW } else { REPRINT }
+        let interval = if in_place { REDRAW } else { REPRINT.min(length / 2) };
+        Table { in_place, interval, drawn: 0, next: Instant::now() + interval }
     }
 
     /// Shows the table if it is time to.
@@ -35,7 +32,7 @@ impl Table {
         if Instant::now() < self.next {
             return Ok(());
         }
-        self.next += self.interval();
+        self.next += self.interval;
         let text = format!("{headline}\n{}\n", lines(records, |record| record.rate));
         let mut out = io::stdout().lock();
         if self.in_place && self.drawn > 0 {
