@@ -15,7 +15,7 @@ pub mod real_time;
 
 corelane::include_idl!("probe");
 
-pub use test::{Counts, Probe, ProbeRef, Refused, Small};
+pub use test::{Counts, Probe, ProbeRef, Refused, Small, probe::RefuseError};
 
 /// Allocations are counted in every test.
 #[global_allocator]
@@ -64,10 +64,6 @@ impl Probe for TestProbe {
         Ok(Octets::from(v.to_vec()))
     }
 
-    fn sevens(&self, count: u32) -> Result<Octets, SystemException> {
-        Ok(Octets::from(vec![7; count as usize]))
-    }
-
     fn note(&self, n: i32) -> Result<(), SystemException> {
         self.noted.fetch_add(n, Ordering::SeqCst);
         Ok(())
@@ -95,7 +91,7 @@ impl Probe for TestProbe {
         Ok(())
     }
 
-    fn refuse(&self, code: i32) -> Result<(), test::probe::RefuseError> {
+    fn refuse(&self, code: i32) -> Result<(), RefuseError> {
         match code {
             0 => Ok(()),
             1..=99 => Err(Refused { code, why: "because".into() }.into()),

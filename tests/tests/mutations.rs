@@ -31,6 +31,8 @@ fn connect(server: &Server) -> TcpStream {
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // Or the question waits until the server's system has acknowledged a message that needs no answer: 40 ms.
+    stream.set_nodelay(true).unwrap();
     stream
 }
 

@@ -2,8 +2,12 @@
 
 use corelane::dynamic::{DynamicServant, ServerRequest};
 use corelane::mapping::Operation;
-use corelane::{Endpoint, ObjectRef, Orb, Reference, Servant, SystemException, SystemExceptionKind as Kind};
+use corelane::{
+    Completion, Endpoint, ObjectRef, Orb, Reference, Servant, ServerCall, Skeleton, SystemException,
+    SystemExceptionKind as Kind,
+};
 use corelane_tests::any::{Echo, EchoRef, TestEcho};
+use corelane_tests::{ProbeRef, RefuseError, Refused};
 
 /// Has the interfaces of an echo and none of its operations.
 struct Hollow;
@@ -62,5 +66,41 @@ fn every_object_answers_them() {
         poa.deactivate_object(&id).unwrap();
         assert!(local.non_existent().unwrap() && remote.non_existent().unwrap() && plain.non_existent().unwrap());
         assert_eq!(remote.is_a("IDL:Other:1.0").unwrap_err().kind(), Kind::ObjectNotExist);
+    }
+}
+
+/// A servant of generated code cannot raise what its operations do not declare; one of another version of the IDL can, and so can one
+/// that is written by hand.
+struct Foreign;
+
+impl Skeleton for Foreign {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &[ProbeRef::REPOSITORY_ID]
+    }
+
+    fn dispatch(&self, _: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        call.raise(&Refused { code: 3, why: "because".into() })
+    }
+
+    fn cast(&self, _: &mut dyn std::any::Any) {}
+}
+
+#[test]
+fn an_exception_that_the_operation_does_not_declare_is_unknown() {
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let poa = orb.root_poa();
+    poa.manager().activate().unwrap();
+    let local = ProbeRef::from_object(poa.activate(&Servant::new(Foreign)).unwrap());
+    let client = Orb::new().unwrap();
+    let remote: ProbeRef = client.reference(&local.to_string()).unwrap();
+    for probe in [local, remote] {
+        let unknown = probe.cube_octet(2).unwrap_err();
+        let said = (unknown.kind(), unknown.minor() & 0xfff, unknown.completed());
+        assert_eq!(said, (Kind::Unknown, 1, Completion::Yes));
+        assert!(unknown.to_string().contains("IDL:corelane.test/Test/Refused:1.0"), "{unknown}");
+        assert_eq!(probe.level().unwrap_err(), unknown, "an attribute's operations declare none");
+        // Where it is declared it is what it is.
+        let RefuseError::Refused(refused) = probe.refuse(1).unwrap_err() else { panic!("another exception") };
+        assert_eq!((refused.code, refused.why.as_str()), (3, "because"));
     }
 }
