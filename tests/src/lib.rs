@@ -64,6 +64,10 @@ impl Probe for TestProbe {
         Ok(Octets::from(v.to_vec()))
     }
 
+    fn sevens(&self, count: u32) -> Result<Octets, SystemException> {
+        Ok(Octets::from(vec![7; count as usize]))
+    }
+
     fn note(&self, n: i32) -> Result<(), SystemException> {
         self.noted.fetch_add(n, Ordering::SeqCst);
         Ok(())

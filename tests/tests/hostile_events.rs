@@ -22,7 +22,6 @@ fn server(pool: PoolConfig) -> (Server, Told) {
         let (name, peer) = match event {
             Event::ProtocolFault { peer, .. } => ("fault", peer),
             Event::Stalled { peer } => ("stalled", peer),
-            Event::OutputOverflow { peer } => ("overflow", peer),
             Event::RepliesUnread { peer } => ("unread", peer),
             Event::HeldTooMuch { peer, .. } => ("held", peer),
             Event::ConnectionRefused { peer, .. } => ("refused", peer),
@@ -118,18 +117,10 @@ fn queueing() -> impl Iterator<Item = Dispatch> {
 }
 
 #[test]
-fn who_leaves_too_many_replies_is_named() {
-    for dispatch in queueing() {
-        let pool = PoolConfig { dispatch, output_bound: 0, ..PoolConfig::default() };
-        with_a_bystander(pool, "overflow", reads_nothing);
-    }
-}
-
-#[test]
 fn who_leaves_replies_for_too_long_is_named() {
     for dispatch in queueing() {
         let output_timeout = Duration::from_millis(100);
-        let pool = PoolConfig { dispatch, output_bound: usize::MAX, output_timeout, ..PoolConfig::default() };
+        let pool = PoolConfig { dispatch, output_timeout, ..PoolConfig::default() };
         with_a_bystander(pool, "unread", reads_nothing);
     }
 }

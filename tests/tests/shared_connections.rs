@@ -292,3 +292,27 @@ fn a_client_that_wants_no_other_policies_is_told_to_rebind() {
         assert_eq!(call(&object).unwrap(), 2);
     });
 }
+
+#[test]
+fn a_late_reply_is_nobody_elses_however_many_calls_came_since() {
+    let played = play();
+    let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_millis(300))), ..CallPolicies::NONE };
+    let late = post(&played.object.with_policies(policies));
+    let mut stream = played.accept();
+    let late_id = request(&mut stream);
+    assert_eq!(answer_of(late).unwrap_err().kind(), Kind::Timeout);
+    assert_eq!(receive(&mut stream).0, MessageKind::CancelRequest);
+    // As many as there are ids of one place in the table.
+    for call in 0..=1 << 15 {
+        let next = post(&played.object);
+        let id = request(&mut stream);
+        assert_ne!(id, late_id, "call {call}");
+        answer(&mut stream, id, 8);
+        assert_eq!(answer_of(next).unwrap(), 8);
+    }
+    answer(&mut stream, late_id, 1);
+    let next = post(&played.object);
+    let id = request(&mut stream);
+    answer(&mut stream, id, 27);
+    assert_eq!(answer_of(next).unwrap(), 27);
+}

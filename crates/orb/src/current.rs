@@ -58,9 +58,60 @@ impl Frame {
     }
 }
 
+/// A frame's place on the stack. Its parts are written and read one by one: a frame that was put together and copied whole would be
+/// read back before its parts had left the processor's store buffer, which takes longer than everything else here.
+struct Slot {
+    stamp: Cell<u64>,
+    poa: Cell<Place>,
+    servant: Cell<usize>,
+    /// Eight octets in one word, as ids that POAs make are.
+    id: [Cell<u64>; INLINE / 8],
+    length: Cell<u8>,
+    keeps_servant: Cell<bool>,
+}
+
+impl Slot {
+    const fn vacant() -> Self {
+        Slot {
+            stamp: Cell::new(0),
+            poa: Cell::new(EMPTY.poa),
+            servant: Cell::new(0),
+            id: [const { Cell::new(0) }; INLINE / 8],
+            length: Cell::new(EMPTY.length),
+            keeps_servant: Cell::new(false),
+        }
+    }
+
+    fn get(&self) -> Frame {
+        let mut id = [0; INLINE];
+        for (octets, word) in id.chunks_exact_mut(8).zip(&self.id) {
+            octets.copy_from_slice(&word.get().to_ne_bytes());
+        }
+        Frame {
+            stamp: self.stamp.get(),
+            poa: self.poa.get(),
+            servant: self.servant.get(),
+            id,
+            length: self.length.get(),
+            keeps_servant: self.keeps_servant.get(),
+        }
+    }
+
+    fn set(&self, frame: &Frame) {
+        self.stamp.set(frame.stamp);
+        self.poa.set(frame.poa);
+        self.servant.set(frame.servant);
+        for (word, octets) in self.id.iter().zip(frame.id.as_chunks().0) {
+            word.set(u64::from_ne_bytes(*octets));
+        }
+        self.length.set(frame.length);
+        self.keeps_servant.set(frame.keeps_servant);
+    }
+}
+
 struct Stack {
     depth: Cell<usize>,
-    frames: [Cell<Frame>; DEPTH],
+    frames: [Slot; DEPTH],
     /// The ORB whose frame was pushed last: it is known below.
     known: Cell<u64>,
 }
@@ -76,7 +127,7 @@ thread_local! {
     /// The ORB that started the thread; 0: none, which no stamp is.
     static OWNER: Cell<u64> = const { Cell::new(0) };
     static STACK: Stack = const {
-        Stack { depth: Cell::new(0), frames: [const { Cell::new(EMPTY) }; DEPTH], known: Cell::new(0) }
+        Stack { depth: Cell::new(0), frames: [const { Slot::vacant() }; DEPTH], known: Cell::new(0) }
     };
     static BESIDE_STACK: RefCell<Beside> = const {
         RefCell::new(Beside { ids: Vec::new(), servants: Vec::new(), orbs: Vec::new() })
@@ -200,6 +251,24 @@ impl Upcall {
     #[inline]
     pub(crate) fn enter(target: &Target<'_>) -> Option<Self> {
         let poa = target.poa;
+        if target.in_map
+            && let Ok(id) = target.id.try_into()
+        {
+            return Self::push_with(poa, |slot| {
+                slot.stamp.set(poa.stamp);
+                slot.poa.set(poa.place);
+                slot.servant.set(target.servant.identity());
+                slot.id[0].set(u64::from_ne_bytes(id));
+                slot.length.set(8);
+                slot.keeps_servant.set(false);
+            });
+        }
+        Self::enter_with(target)
+    }
+
+    /// The same for an object whose id is of any length, or that is in no map.
+    fn enter_with(target: &Target<'_>) -> Option<Self> {
+        let poa = target.poa;
         let mut frame = Frame::of(poa, target.id);
         frame.servant = target.servant.identity();
         frame.keeps_servant = !target.in_map;
@@ -219,15 +288,19 @@ impl Upcall {
         Self::push(poa, Frame { stamp: poa.stamp, poa: poa.place, ..EMPTY })
     }
 
-    #[inline]
     fn push(poa: &Arc<PoaCore>, frame: Frame) -> Option<Self> {
+        Self::push_with(poa, |slot| slot.set(&frame))
+    }
+
+    #[inline]
+    fn push_with(poa: &Arc<PoaCore>, fill: impl FnOnce(&Slot)) -> Option<Self> {
         STACK.with(|stack| {
-            if stack.known.get() != frame.stamp {
+            if stack.known.get() != poa.stamp {
                 know(poa);
-                stack.known.set(frame.stamp);
+                stack.known.set(poa.stamp);
             }
             let depth = stack.depth.get();
-            stack.frames.get(depth)?.set(frame);
+            fill(stack.frames.get(depth)?);
             stack.depth.set(depth + 1);
             Some(Upcall(()))
         })
@@ -258,10 +331,10 @@ fn know(poa: &PoaCore) {
 }
 
 #[cold]
-fn pop_beside(frame: Frame) {
+fn pop_beside(has_id: bool, has_servant: bool) {
     let (id, servant) = BESIDE_STACK.with_borrow_mut(|beside| {
-        let id = if frame.length == BESIDE { beside.ids.pop() } else { None };
-        (id, if frame.keeps_servant { beside.servants.pop() } else { None })
+        let id = if has_id { beside.ids.pop() } else { None };
+        (id, if has_servant { beside.servants.pop() } else { None })
     });
     // Outside of the borrow: the last owner's destructor may be the application's.
     drop((id, servant));
@@ -270,13 +343,14 @@ fn pop_beside(frame: Frame) {
 impl Drop for Upcall {
     #[inline]
     fn drop(&mut self) {
-        let frame = STACK.with(|stack| {
+        let (has_id, has_servant) = STACK.with(|stack| {
             let depth = stack.depth.get().saturating_sub(1);
             stack.depth.set(depth);
-            stack.frames.get(depth).map_or(EMPTY, Cell::get)
+            let slot = stack.frames.get(depth);
+            slot.map_or((false, false), |slot| (slot.length.get() == BESIDE, slot.keeps_servant.get()))
         });
-        if frame.length == BESIDE || frame.keeps_servant {
-            pop_beside(frame);
+        if has_id || has_servant {
+            pop_beside(has_id, has_servant);
         }
     }
 }
@@ -287,6 +361,6 @@ mod tests {
 
     #[test]
     fn a_frame_is_a_cache_line_at_most() {
-        assert!(size_of::<Frame>() <= 64);
+        assert!(size_of::<Slot>() <= 64);
     }
 }

@@ -28,11 +28,6 @@ pub enum Event {
         /// Who.
         peer: Peer,
     },
-    /// A peer did not read its replies and too many waited; its connection is closed.
-    OutputOverflow {
-        /// Who.
-        peer: Peer,
-    },
     /// A peer took nothing of its replies for the pool's `output_timeout`; its connection is closed.
     RepliesUnread {
         /// Who.
@@ -131,7 +126,6 @@ impl fmt::Display for Event {
         match self {
             Event::ProtocolFault { peer, fault } => write!(f, "{peer} broke the protocol: {fault}"),
             Event::Stalled { peer } => write!(f, "{peer} stopped in the middle of a message"),
-            Event::OutputOverflow { peer } => write!(f, "{peer} does not read its replies: too many wait"),
             Event::RepliesUnread { peer } => write!(f, "{peer} does not read its replies: they wait for too long"),
             Event::HeldTooMuch { peer, octets } => {
                 write!(f, "{peer} held {octets} octets, the most of all, when there was room for no more")
@@ -181,8 +175,6 @@ pub struct EventCounts {
     pub protocol_faults: u64,
     /// Connections closed because a message stalled.
     pub stalled: u64,
-    /// Connections closed because too many replies were not read.
-    pub output_overflows: u64,
     /// Connections closed because replies were not read for too long.
     pub replies_unread: u64,
     /// Connections closed because those of their lane held too much.
@@ -243,7 +235,6 @@ pub(crate) struct Events {
     closed: AtomicU64,
     faults: AtomicU64,
     stalled: AtomicU64,
-    overflows: AtomicU64,
     unread: AtomicU64,
     held_too_much: AtomicU64,
     silent_closed: AtomicU64,
@@ -285,7 +276,6 @@ impl Events {
         let counter = match event {
             Event::ProtocolFault { .. } => Some(&self.faults),
             Event::Stalled { .. } => Some(&self.stalled),
-            Event::OutputOverflow { .. } => Some(&self.overflows),
             Event::RepliesUnread { .. } => Some(&self.unread),
             Event::HeldTooMuch { .. } => Some(&self.held_too_much),
             Event::SilentClosed { .. } => Some(&self.silent_closed),
@@ -315,7 +305,6 @@ impl Events {
             connections_closed: read(&self.closed),
             protocol_faults: read(&self.faults),
             stalled: read(&self.stalled),
-            output_overflows: read(&self.overflows),
             replies_unread: read(&self.unread),
             held_too_much: read(&self.held_too_much),
             silent_closed: read(&self.silent_closed),

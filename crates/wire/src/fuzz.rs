@@ -3,7 +3,7 @@
 
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Scratch, ValueSpace};
 use crate::codeset::{CharSet, CodeSetContext, CodeSetInfo, CodeSets, WideOrder, WideSet, negotiate};
-use crate::connection::{FragmentPlan, Framer, Initiative, ProtocolFault, RequestTable, Step};
+use crate::connection::{Answered, FragmentPlan, Framer, Initiative, ProtocolFault, RequestTable, Step};
 use crate::dynamic::{AnyValue, Value};
 use crate::exception::SystemExceptionBody;
 use crate::giop::{
@@ -327,21 +327,36 @@ pub fn connection_ops(input: &[u8]) {
     let initiative = if first & 4 == 0 { Initiative::Ours } else { Initiative::Theirs };
     let mut table = RequestTable::new(initiative, LIMITS.outstanding_requests);
     let mut waiting: Vec<(u32, usize)> = Vec::new();
+    let mut forgotten: Vec<u32> = Vec::new();
     for (step, octet) in rest.iter().enumerate() {
         let number = octet >> 4;
         match octet & 0x07 {
             0 | 1 => match table.insert(step) {
                 Ok(id) => {
-                    assert!(waiting.iter().all(|entry| entry.0 != id));
+                    assert!(waiting.iter().all(|entry| entry.0 != id) && !forgotten.contains(&id));
                     waiting.push((id, step));
                 }
-                Err(_) => assert_eq!(table.len(), LIMITS.outstanding_requests as usize),
+                Err(_) => assert_eq!(table.len() + forgotten.len(), LIMITS.outstanding_requests as usize),
             },
-            2 | 3 => {
+            2 => {
                 if !waiting.is_empty() {
                     let (id, value) = waiting.swap_remove(usize::from(number) % waiting.len());
                     assert_eq!(table.get(id), Some(&value));
-                    assert_eq!((table.remove(id), table.remove(id)), (Some(value), None));
+                    if number & 1 == 0 {
+                        assert_eq!((table.remove(id), table.remove(id)), (Some(value), None));
+                    } else {
+                        assert_eq!((table.answer(id), table.answer(id)), (Answered::Waiting(value), Answered::Unasked));
+                    }
+                }
+            }
+            3 => {
+                if number & 1 == 0 && !waiting.is_empty() {
+                    let (id, value) = waiting.swap_remove(usize::from(number) % waiting.len());
+                    assert_eq!((table.forget(id), table.forget(id), table.remove(id)), (Some(value), None, None));
+                    forgotten.push(id);
+                } else if !forgotten.is_empty() {
+                    let id = forgotten.swap_remove(usize::from(number) % forgotten.len());
+                    assert_eq!((table.answer(id), table.answer(id)), (Answered::Forgotten, Answered::Unasked));
                 }
             }
             4 => {
@@ -352,10 +367,11 @@ pub fn connection_ops(input: &[u8]) {
             5 => {
                 assert_eq!(table.drain().count(), waiting.len());
                 waiting.clear();
+                forgotten.clear();
             }
             _ => plan(number, step),
         }
-        assert_eq!(table.len(), waiting.len());
+        assert_eq!((table.len(), table.forgotten()), (waiting.len(), forgotten.len()));
     }
 }
 

@@ -15,7 +15,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::Wake;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Condvar, Exclusive, ExclusiveGuard, Mutex, Scope};
-use corelane_wire::connection::{Framer, Initiative, RequestTable, Step};
+use corelane_wire::connection::{Answered, Framer, Initiative, RequestTable, Step};
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits, Octets};
 
@@ -101,8 +101,6 @@ impl DerefMut for Sender<'_> {
 #[derive(Debug)]
 struct Requests {
     waiting: RequestTable<Arc<Pending>>,
-    /// Replies that may still come although nobody waits for them.
-    forgotten: u64,
     /// A fault of the server's has been told of.
     told: bool,
     /// The connection takes no more.
@@ -196,7 +194,7 @@ impl Multiplexed {
             requests: Mutex::new(
                 "request table",
                 Scope::Connection,
-                Requests { waiting, forgotten: 0, told: false, over: false, used: true, idle_since },
+                Requests { waiting, told: false, over: false, used: true, idle_since },
             ),
             reading: Exclusive::new("replies", Scope::Connection, reading),
             behind: AtomicBool::new(false),
@@ -253,16 +251,27 @@ impl Multiplexed {
             return Err(NoPlace::Over);
         }
         requests.used = true;
-        let id = requests.waiting.insert(Arc::clone(&pending)).map_err(|_| NoPlace::Full)?;
-        Ok((id, pending))
+        match requests.waiting.insert(Arc::clone(&pending)) {
+            Ok(id) => Ok((id, pending)),
+            // The server leaves requests unanswered: the next ones take another connection.
+            Err(_) if requests.waiting.forgotten() > 0 => {
+                requests.over = true;
+                Err(NoPlace::Over)
+            }
+            Err(_) => Err(NoPlace::Full),
+        }
     }
 
-    /// Nobody waits for the reply any longer.
+    /// No reply will come: the request was not sent, or wants none.
+    pub(crate) fn unregister(&self, id: u32) {
+        let request = self.requests.lock().waiting.remove(id);
+        drop(request);
+    }
+
+    /// Nobody waits for the reply any longer; it may still come.
     pub(crate) fn forget(&self, id: u32) {
-        let mut requests = self.requests.lock();
-        if requests.waiting.remove(id).is_some() {
-            requests.forgotten += 1;
-        }
+        let request = self.requests.lock().waiting.forget(id);
+        drop(request);
     }
 
     /// Whether the caller is the first to tell of the fault with which the connection ended.
@@ -488,14 +497,14 @@ impl Multiplexed {
         };
         let id = id.map_err(|error| Lost::Fault(error.into()))?;
         let mut requests = self.requests.lock();
-        let Some(pending) = requests.waiting.remove(id) else {
-            // A reply that nobody waits for any more is skipped; one that nobody asked for is none.
-            requests.forgotten =
-                requests.forgotten.checked_sub(1).ok_or(Lost::Fault(Fault::Unexpected(header.kind)))?;
-            return Ok(());
-        };
+        let answered = requests.waiting.answer(id);
         drop(requests);
-        pending.complete(Ok(arrived));
+        match answered {
+            Answered::Waiting(pending) => pending.complete(Ok(arrived)),
+            // A reply that nobody waits for any more is skipped.
+            Answered::Forgotten => {}
+            Answered::Unasked => return Err(Lost::Fault(Fault::Unexpected(header.kind))),
+        }
         Ok(())
     }
 
@@ -584,20 +593,25 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
+
     use corelane_net::Peer;
 
     use super::*;
 
-    /// A server that sends replies which nobody waits for, without end.
+    /// A server that answers, without end, the requests that were made of it in the order of their ids.
     #[derive(Debug)]
-    struct Endless;
+    struct Endless(AtomicU32);
 
     const REPLY: &[u8; 24] = b"GIOP\x01\x02\x01\x01\x0c\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0";
 
     impl Stream for Endless {
         fn recv(&self, buffer: &mut [u8], _: Wait) -> io::Result<usize> {
-            let whole = buffer.chunks_exact_mut(REPLY.len());
-            Ok(whole.map(|reply| reply.copy_from_slice(REPLY)).count() * REPLY.len())
+            let whole = buffer.chunks_exact_mut(REPLY.len()).map(|reply| {
+                reply.copy_from_slice(REPLY);
+                reply[12..16].copy_from_slice(&self.0.fetch_add(2, Ordering::Relaxed).to_le_bytes());
+            });
+            Ok(whole.count() * REPLY.len())
         }
 
         fn send_vectored(&self, _: &[IoSlice<'_>], _: Wait) -> io::Result<usize> {
@@ -621,11 +635,28 @@ mod tests {
 
     #[test]
     fn a_server_that_sends_without_end_leaves_others_their_turn() {
-        let connection = Multiplexed::new(Box::new(Endless), &Endpoint::tcp("127.0.0.1", 1), true);
-        // Replies to as many calls that were given up.
-        connection.requests.lock().forgotten = u64::MAX;
+        let calls = 40_000;
+        let first = 1 << 17;
+        let connection = Multiplexed::new(Box::new(Endless(first.into())), &Endpoint::tcp("127.0.0.1", 1), true);
+        let ids: Vec<u32> = (0..calls).map(|_| connection.register().unwrap().0).collect();
+        assert_eq!(ids[0], first);
+        // Replies to calls that were given up.
+        ids.into_iter().for_each(|id| connection.forget(id));
         for _ in 0..3 {
             assert_eq!(connection.read(&Limits::DEFAULT), Read::More);
         }
+        // Then come some that nobody asked for.
+        assert_eq!(connection.read(&Limits::DEFAULT), Read::Over);
+        assert!(!connection.is_open());
+    }
+
+    #[test]
+    fn a_connection_full_of_unanswered_requests_takes_no_more() {
+        let connection = Multiplexed::new(Box::new(Endless(0.into())), &Endpoint::tcp("127.0.0.1", 1), true);
+        let ids: Vec<u32> = (0..MOST).map(|_| connection.register().unwrap().0).collect();
+        assert_eq!(connection.register().err(), Some(NoPlace::Full));
+        connection.forget(ids[7]);
+        assert_eq!(connection.register().err(), Some(NoPlace::Over));
+        assert!(!connection.is_open());
     }
 }

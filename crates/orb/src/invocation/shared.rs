@@ -60,7 +60,7 @@ impl<'r> Call<'r, '_, '_> {
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut sender.memory));
         encoder.set_code_sets(announced.unwrap_or(way.profile.default_code_sets));
         if let Err(error) = self.write(&mut encoder, way, id, announce) {
-            connection.forget(id);
+            connection.unregister(id);
             sender.memory = encoder.into_buffer();
             return Err(refused(error.into()));
         }
@@ -73,15 +73,20 @@ impl<'r> Call<'r, '_, '_> {
         }
         drop(sender);
         if let Err((written, broken)) = sent {
-            connection.forget(id);
             if written == Written::Whole {
                 // Too late, but the server will have it.
+                if self.wants_reply() {
+                    connection.forget(id)
+                } else {
+                    connection.unregister(id)
+                }
                 return Err(self.given_up(connection.endpoint(), &broken));
             }
+            connection.unregister(id);
             return Err(lost(self, written, broken));
         }
         if !self.wants_reply() {
-            connection.forget(id);
+            connection.unregister(id);
             return Ok(None);
         }
         Ok(Some(Posted { connection: Arc::clone(connection), id, pending, announced }))

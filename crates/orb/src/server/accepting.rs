@@ -77,7 +77,6 @@ impl Lane {
         let peer = stream.peer().clone();
         let waiting = core.config().limits.outstanding_requests.max(1);
         let bounds = Bounds {
-            output: self.config.output_bound,
             waiting,
             queued: self.queue.as_ref().map_or(usize::MAX, Queue::share),
             queued_octets: admission::share(self.config.queue_octets),

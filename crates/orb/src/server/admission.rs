@@ -68,12 +68,6 @@ pub(crate) fn runs_late(connection_lives: bool, closing: bool) -> bool {
     connection_lives || !closing
 }
 
-/// Octets of replies that wait: whether `more` still fit beside `waiting`. If not, the connection is closed.
-#[must_use]
-pub(crate) fn output_fits(waiting: usize, more: usize, most: usize) -> bool {
-    waiting.saturating_add(more) <= most
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,12 +110,5 @@ mod tests {
     fn what_the_peer_was_told_did_not_run_does_not_run() {
         assert!(!runs_late(false, true));
         assert!(runs_late(true, true) && runs_late(false, false));
-    }
-
-    #[test]
-    fn output_is_bounded_without_overflow() {
-        assert!(output_fits(10, 6, 16));
-        assert!(!output_fits(10, 7, 16));
-        assert!(!output_fits(10, usize::MAX, 16));
     }
 }

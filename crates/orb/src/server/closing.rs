@@ -42,6 +42,8 @@ pub(crate) enum Outcome {
     Sent,
     /// The transport takes no more now.
     Full,
+    /// The same, and the peer has taken something at this moment.
+    Took(Monotonic),
     /// Writing has ended.
     WritingEnded,
     /// So many octets have come.
@@ -58,6 +60,8 @@ pub(crate) enum Outcome {
 #[derive(Clone, Debug)]
 pub(crate) struct Closing {
     until: Monotonic,
+    /// The peer has so much time anew whenever it takes something.
+    anew: Option<Duration>,
     sent: bool,
     peer_ended: bool,
     discarded: usize,
@@ -67,7 +71,19 @@ impl Closing {
     /// A connection that ends now; the peer has `time` for its part.
     #[must_use]
     pub(crate) fn new(now: Monotonic, time: Duration) -> Self {
-        Closing { until: now + time, sent: false, peer_ended: false, discarded: 0 }
+        Closing { until: now + time, anew: None, sent: false, peer_ended: false, discarded: 0 }
+    }
+
+    /// The same; the peer has `time` anew whenever it takes something of what waits.
+    #[must_use]
+    pub(crate) fn while_it_reads(now: Monotonic, time: Duration) -> Self {
+        Closing { anew: Some(time), ..Self::new(now, time) }
+    }
+
+    /// The peer has `time` for the rest, whatever it takes.
+    pub(crate) fn hurry(&mut self, now: Monotonic, time: Duration) {
+        self.anew = None;
+        self.until = self.until.min(now + time);
     }
 
     /// What to do when something has happened, or time has passed.
@@ -91,6 +107,12 @@ impl Closing {
                 Step::EndWriting
             }
             Outcome::WritingEnded if self.peer_ended => Step::Over,
+            Outcome::Took(now) => {
+                if let Some(time) = self.anew {
+                    self.until = now + time;
+                }
+                self.after(Outcome::Full)
+            }
             // A peer that itself waits for room would never come to reading what waits here.
             Outcome::Full if !self.peer_ended => Step::Read,
             Outcome::WritingEnded => Step::Read,
@@ -159,6 +181,13 @@ impl Lingering {
         self.0.lock().retain(|listed| !Arc::ptr_eq(listed, connection));
     }
 
+    /// Those that end in their peers' own time have `time` left.
+    pub(crate) fn hurry(&self, now: Monotonic, time: Duration) {
+        for connection in self.listed() {
+            connection.hurry(now, time);
+        }
+    }
+
     /// Cuts those that are left.
     pub(crate) fn cut(&self) {
         let listed = std::mem::take(&mut *self.0.lock());
@@ -199,6 +228,22 @@ mod tests {
         assert_eq!(closing.after(Outcome::Full), Step::Wait);
         assert_eq!(closing.after(Outcome::Sent), Step::EndWriting);
         assert_eq!(closing.after(Outcome::WritingEnded), Step::Over);
+    }
+
+    #[test]
+    fn a_peer_that_goes_on_reading_has_its_time_anew_until_there_is_hurry() {
+        let at = |seconds| START + Duration::from_secs(seconds);
+        let mut closing = Closing::while_it_reads(START, TIME);
+        assert_eq!(closing.after(Outcome::PeerEnded), Step::Wait);
+        assert_eq!(closing.after(Outcome::Took(at(2))), Step::Wait);
+        assert_eq!(closing.after(Outcome::Full), Step::Wait);
+        assert_eq!((closing.look(at(4)), closing.look(at(5))), (Step::Send, Step::Cut));
+        closing.hurry(at(3), TIME);
+        assert_eq!(closing.after(Outcome::Took(at(4))), Step::Wait);
+        assert_eq!((closing.look(at(4)), closing.look(at(5))), (Step::Send, Step::Cut));
+        let mut short = Closing::new(START, TIME);
+        assert_eq!(short.after(Outcome::Took(at(2))), Step::Read);
+        assert_eq!(short.look(at(3)), Step::Cut);
     }
 
     #[test]

@@ -67,8 +67,6 @@ pub struct PoolConfig {
     /// it has something to say. If there is none, the further one is closed at once. The same is done where the process has no
     /// descriptors left. Stops a peer that opens connections without end.
     pub connections: usize,
-    /// Octets of replies that may wait for a peer that does not read; past it the connection is closed.
-    pub output_bound: usize,
     /// Octets of requests that may wait in the queue of a half-synchronous pool, and of those that came in at another lane and wait for
     /// a thread of this one; past it they are refused with TRANSIENT 1, as past the bound on their number. A request that finds nothing waiting is taken whatever its size.
     pub queue_octets: usize,
@@ -83,7 +81,8 @@ pub struct PoolConfig {
     /// the process's descriptors go. Clients that connect before they need it (`OrbBuilder::establish`) are silent at first.
     /// Those that have sent something are never closed for their silence alone.
     pub first_request_timeout: Option<Duration>,
-    /// How long replies may wait for a peer that takes nothing of them before its connection is closed.
+    /// How long replies may wait for a peer that takes nothing of them before its connection is closed. While they wait nothing is read
+    /// from it, and none of its requests that wait for a thread begins to run.
     pub output_timeout: Duration,
 }
 
@@ -95,7 +94,6 @@ impl Default for PoolConfig {
             nested_wait: None,
             stack: 1 << 20,
             connections: 20_000,
-            output_bound: 64 << 20,
             queue_octets: 64 << 20,
             held_octets: 256 << 20,
             message_timeout: Duration::from_secs(30),

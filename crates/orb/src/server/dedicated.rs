@@ -51,7 +51,7 @@ fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
             Read::Over => return,
             Read::End => {
                 drop(turn);
-                return lane.ended(core, connection.place);
+                return lane.peer_ended(core, connection);
             }
             Read::Fault(fault) => {
                 drop(turn);

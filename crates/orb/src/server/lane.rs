@@ -23,7 +23,7 @@ use super::admission;
 use super::budget::Budget;
 use super::closing::Lingering;
 use super::config::{Dispatch, PoolConfig};
-use super::connection::{Connection, Reading};
+use super::connection::{Connection, Reading, Waiting};
 use super::keeper::Keeper;
 use super::queue::Queue;
 use super::ready::ReadyList;
@@ -256,7 +256,9 @@ impl Lane {
         let mut worker = Worker::new();
         super::serving::enter(self, core);
         while let Some((connection, message)) = queue.pop() {
-            self.serve(core, &mut worker, &connection, message);
+            if let Some(message) = connection.postpone(message) {
+                self.serve(core, &mut worker, &connection, message);
+            }
         }
         super::serving::leave();
     }
@@ -265,7 +267,9 @@ impl Lane {
     #[cold]
     pub(crate) fn step_queued(&self, core: &Arc<Core>, worker: &mut Worker, queue: &Queue) -> bool {
         let Some((connection, message)) = queue.try_pop() else { return false };
-        self.serve(core, worker, &connection, message);
+        if let Some(message) = connection.postpone(message) {
+            self.serve(core, worker, &connection, message);
+        }
         true
     }
 
@@ -472,13 +476,18 @@ impl Lane {
                         break (message, true);
                     }
                 },
+                Read::Over if connection.has_peer_ended() => {
+                    drop(turn);
+                    self.peer_ended(core, &connection);
+                    return false;
+                }
                 Read::Nothing | Read::Over => match turn.leave() {
                     Ok(()) => return false,
                     Err(noted) => turn = told(noted),
                 },
                 Read::End => {
                     drop(turn);
-                    self.ended(core, place);
+                    self.peer_ended(core, &connection);
                     return false;
                 }
                 Read::Fault(fault) => {
@@ -537,10 +546,30 @@ impl Lane {
         }
         match connection.flush() {
             Ok(true) => {
+                for (waiting, message) in connection.take_postponed() {
+                    self.resume(waiting, message);
+                }
                 self.push(Work::Read(place));
             }
             Ok(false) => {}
             Err(_) => self.ended(core, place),
+        }
+    }
+
+    /// A request that was postponed has its turn.
+    #[cold]
+    fn resume(&self, waiting: Waiting, message: Message) {
+        match &self.queue {
+            Some(queue) => queue.push_again(waiting, message),
+            None => self.push(Work::Serve(waiting, message)),
+        }
+    }
+
+    /// The peer sends nothing any more: the connection is over when it has what it asked for.
+    #[cold]
+    pub(crate) fn peer_ended(&self, core: &Arc<Core>, connection: &Connection) {
+        if connection.note_peer_ended() {
+            self.ended(core, connection.place);
         }
     }
 
@@ -574,7 +603,8 @@ impl Lane {
         self.accept_again();
     }
 
-    /// Nobody is in the connection any more: while the ORB closes, the peer is told so. Who was told of a fault has time to read it.
+    /// Nobody is in the connection any more: while the ORB closes, the peer is told so. Who was told of a fault has time to read it, and
+    /// who has closed its sending side and still reads its replies has them.
     #[cold]
     pub(super) fn end(&self, connection: Arc<Connection>) {
         if connection.is_dismissed() && !connection.is_finished() {
@@ -583,6 +613,9 @@ impl Lane {
         let now = clock::now();
         if self.closing.load(Ordering::Acquire) && !connection.is_closed() {
             connection.finish(&request::close_connection(), now, self.closing_time);
+        }
+        if !connection.is_closed() {
+            connection.finish_replies(now, self.config.output_timeout);
         }
         if !connection.is_finished() || connection.linger(now) {
             return;
@@ -717,7 +750,9 @@ impl Lane {
     pub(crate) fn is_closing(&self) -> bool {
         // In this order: what has ended is among those that linger before it is not counted any more.
         let ending = self.ending.load(Ordering::Acquire) > 0;
-        self.lingering.tidy(clock::now()) || ending
+        let now = clock::now();
+        self.lingering.hurry(now, self.closing_time);
+        self.lingering.tidy(now) || ending
     }
 
     /// Ends the threads; each of them tells the next.

@@ -16,6 +16,7 @@ pub(crate) mod request;
 mod rush;
 pub(crate) mod serving;
 pub(crate) mod silence;
+mod unsent;
 pub(crate) mod worker;
 
 use std::io;

@@ -82,6 +82,17 @@ impl Queue {
         Ok(())
     }
 
+    /// Lists a message that had its turn before, and so much room.
+    #[cold]
+    pub(crate) fn push_again(&self, waiting: Waiting, message: Message) {
+        let mut state = self.state.lock();
+        state.octets += message.octets();
+        state.waiting.push_back((waiting, message));
+        drop(state);
+        self.filled.notify_one();
+        self.ring();
+    }
+
     /// Becomes readable when there is a message, for those between [`listen`](Self::listen) and [`unlisten`](Self::unlisten).
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()

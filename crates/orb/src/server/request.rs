@@ -529,7 +529,7 @@ fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_i
         (None, Some(whole)) => connection.send(&[whole], wait),
         (None, None) => {
             let mut list = [&[][..]; MAX_SLICES];
-            connection.send(reply.gather(&mut list, |slice| slice), wait)
+            connection.send_kept(reply.gather(&mut list, |slice| slice), &|part| reply.keep(part), wait)
         }
     };
     probe!("reply sent", request_id.into());
@@ -539,7 +539,6 @@ fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_i
         Sent::Lost(loss) => {
             let peer = || connection.stream.peer().clone();
             match loss {
-                Loss::QueueFull => core.events().report(&Event::OutputOverflow { peer: peer() }),
                 Loss::Unread => core.events().report(&Event::RepliesUnread { peer: peer() }),
                 Loss::Gone | Loss::Ending => {}
             }

@@ -102,7 +102,6 @@ pub(super) fn lane() -> Arc<Lane> {
     let config = PoolConfig {
         dispatch: Dispatch::HalfSyncHalfAsync { threads: THREADS, queue: 12 },
         connections: 24,
-        output_bound: 4_000,
         message_timeout: Duration::from_millis(300),
         ..PoolConfig::default()
     };

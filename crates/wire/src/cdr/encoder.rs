@@ -607,6 +607,17 @@ impl<'a> Encoder<'a> {
         (self.used == 0).then_some(&self.buffer)
     }
 
+    /// The octets of a part of one of the [`slices`](Encoder::slices), for longer than the encoder: shared where it owns them
+    /// ([`write_octets_owned`](Encoder::write_octets_owned)), else a copy.
+    #[must_use]
+    pub fn keep(&self, part: &[u8]) -> Octets {
+        let shared = self.segments().find_map(|segment| match &segment.octets {
+            Piece::Owned(octets) => octets.share(part),
+            Piece::None | Piece::Borrowed(_) | Piece::Numbers(_) => None,
+        });
+        shared.unwrap_or_else(|| Octets::copy_from(part))
+    }
+
     /// A copy of all octets, in order.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
@@ -645,6 +656,18 @@ impl Default for Encoder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_it_owns_is_kept_without_a_copy() {
+        let large = Octets::from(vec![1; BORROW_THRESHOLD]);
+        let mut encoder = Encoder::new();
+        encoder.write_octets_owned(large.clone()).unwrap();
+        encoder.write_u8(2);
+        let kept: Vec<Octets> = encoder.slices().map(|slice| encoder.keep(slice)).collect();
+        assert_eq!(kept.iter().flat_map(|octets| octets.iter().copied()).collect::<Vec<u8>>(), encoder.to_vec());
+        assert_eq!(kept[1].as_ptr(), large.as_ptr());
+        assert_eq!(encoder.keep(&large[5..]).as_ptr(), large[5..].as_ptr());
+    }
 
     #[test]
     fn alignment_is_minimal_and_zero_in_both_orders() {

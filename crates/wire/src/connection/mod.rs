@@ -18,4 +18,4 @@ mod table;
 pub use fault::ProtocolFault;
 pub use framing::{Framer, Step};
 pub use plan::{FragmentPiece, FragmentPlan};
-pub use table::{Initiative, RequestTable};
+pub use table::{Answered, Initiative, RequestTable};

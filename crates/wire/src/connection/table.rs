@@ -12,8 +12,8 @@ pub enum Initiative {
 
 /// Requests of this side that wait for their reply.
 ///
-/// A request id is made of a place in the table and of how often the place was used, so a reply is found at once and one
-/// that comes after its request was given up finds nothing.
+/// A request id is made of a place in the table and of how often the place was used, so a reply is found at once. The place of a
+/// request that was given up stays taken until its reply has come: its id is not given again before (CORBA 3.0.3 section 15.4.2).
 ///
 /// ```text
 /// id = use of the place | place | 1 bit: who opened the connection
@@ -23,7 +23,8 @@ pub struct RequestTable<T> {
     places: Vec<Place<T>>,
     /// The first free place, and so on.
     free: Option<u32>,
-    used: usize,
+    waiting: usize,
+    forgotten: usize,
     limit: usize,
     place_bits: u32,
     parity: u32,
@@ -39,6 +40,19 @@ struct Place<T> {
 enum State<T> {
     Free(Option<u32>),
     Waiting(T),
+    /// Given up; the reply may still come.
+    Forgotten,
+}
+
+/// What a reply is to this side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered<T> {
+    /// The request waited for it.
+    Waiting(T),
+    /// Its request was given up.
+    Forgotten,
+    /// Nobody asked for it.
+    Unasked,
 }
 
 impl<T> RequestTable<T> {
@@ -49,7 +63,8 @@ impl<T> RequestTable<T> {
         RequestTable {
             places: Vec::new(),
             free: None,
-            used: 0,
+            waiting: 0,
+            forgotten: 0,
             limit: limit as usize,
             place_bits: limit.next_power_of_two().trailing_zeros(),
             parity: u32::from(initiative == Initiative::Theirs),
@@ -59,13 +74,19 @@ impl<T> RequestTable<T> {
     /// Requests that wait.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.used
+        self.waiting
+    }
+
+    /// Requests that were given up and whose replies may still come. They have their places.
+    #[must_use]
+    pub fn forgotten(&self) -> usize {
+        self.forgotten
     }
 
     /// Whether none waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.used == 0
+        self.waiting == 0
     }
 
     /// Adds a request and gives its id.
@@ -86,7 +107,7 @@ impl<T> RequestTable<T> {
         self.free = next;
         entry.state = State::Waiting(request);
         entry.uses = entry.uses.wrapping_add(1);
-        self.used += 1;
+        self.waiting += 1;
         Ok(self.id(place, entry_uses(&self.places, place)))
     }
 
@@ -104,7 +125,7 @@ impl<T> RequestTable<T> {
     pub fn get(&self, id: u32) -> Option<&T> {
         match &self.places.get(self.place(id)? as usize)?.state {
             State::Waiting(request) => Some(request),
-            State::Free(_) => None,
+            State::Free(_) | State::Forgotten => None,
         }
     }
 
@@ -113,32 +134,59 @@ impl<T> RequestTable<T> {
         let place = self.place(id)? as usize;
         match &mut self.places.get_mut(place)?.state {
             State::Waiting(request) => Some(request),
-            State::Free(_) => None,
+            State::Free(_) | State::Forgotten => None,
         }
     }
 
-    /// Takes a request out: its reply has come, or nobody waits for it any more. `None` for an id that does not wait.
+    /// Takes a request out to which no reply will come, because it was not sent or wants none. `None` for an id that does not wait.
     pub fn remove(&mut self, id: u32) -> Option<T> {
-        let place = self.place(id)?;
-        let free = self.free;
-        let entry = self.places.get_mut(place as usize)?;
-        if let State::Free(_) = entry.state {
-            return None;
+        self.get(id)?;
+        match self.answer(id) {
+            Answered::Waiting(request) => Some(request),
+            Answered::Forgotten | Answered::Unasked => None,
         }
-        let State::Waiting(request) = std::mem::replace(&mut entry.state, State::Free(free)) else { return None };
-        self.free = Some(place);
-        self.used -= 1;
+    }
+
+    /// Nobody waits for the reply to a request any more; its id stays taken until the reply comes.
+    pub fn forget(&mut self, id: u32) -> Option<T> {
+        self.get(id)?;
+        let place = self.place(id)?;
+        let entry = self.places.get_mut(place as usize)?;
+        let State::Waiting(request) = std::mem::replace(&mut entry.state, State::Forgotten) else { return None };
+        self.waiting -= 1;
+        self.forgotten += 1;
         Some(request)
+    }
+
+    /// A reply has come: takes its request out.
+    pub fn answer(&mut self, id: u32) -> Answered<T> {
+        let Some(place) = self.place(id) else { return Answered::Unasked };
+        let Some(entry) = self.places.get_mut(place as usize) else { return Answered::Unasked };
+        if let State::Free(_) = entry.state {
+            return Answered::Unasked;
+        }
+        let was = std::mem::replace(&mut entry.state, State::Free(self.free));
+        self.free = Some(place);
+        if let State::Waiting(request) = was {
+            self.waiting -= 1;
+            Answered::Waiting(request)
+        } else {
+            self.forgotten -= 1;
+            Answered::Forgotten
+        }
     }
 
     /// Takes all requests out: the connection has ended.
     pub fn drain(&mut self) -> impl Iterator<Item = (u32, T)> {
-        let ids: Vec<u32> = (0u32..)
+        let taken: Vec<u32> = (0u32..)
             .zip(&self.places)
-            .filter(|(_, entry)| matches!(entry.state, State::Waiting(_)))
+            .filter(|(_, entry)| !matches!(entry.state, State::Free(_)))
             .map(|(place, entry)| self.id(place, entry.uses))
             .collect();
-        ids.into_iter().filter_map(|id| Some((id, self.remove(id)?)))
+        taken.into_iter().filter_map(|id| match self.answer(id) {
+            Answered::Waiting(request) => Some((id, request)),
+            Answered::Forgotten | Answered::Unasked => None,
+        })
     }
 }
 
@@ -167,6 +215,29 @@ mod tests {
             assert_eq!(rest.iter().map(|entry| entry.1).sum::<i32>(), 8);
             assert!(table.is_empty());
         }
+    }
+
+    #[test]
+    fn an_id_is_not_given_again_before_its_late_reply() {
+        let mut table = RequestTable::new(Initiative::Ours, 2);
+        let late = table.insert(0).unwrap();
+        assert_eq!((table.forget(late), table.forget(late), table.remove(late)), (Some(0), None, None));
+        assert_eq!((table.len(), table.forgotten()), (0, 1));
+        for n in 0..8 {
+            if n == 4 {
+                // As after four thousand million calls.
+                table.places[1].uses = u32::MAX - 1;
+            }
+            let id = table.insert(1).unwrap();
+            assert_ne!(id, late);
+            assert_eq!(table.insert(2), Err(2), "the place of the late reply is taken");
+            assert_eq!(table.answer(id), Answered::Waiting(1));
+        }
+        assert_eq!((table.answer(late), table.answer(late)), (Answered::Forgotten, Answered::Unasked));
+        assert_eq!((table.forgotten(), table.insert(3).is_ok(), table.insert(4).is_ok()), (0, true, true));
+        table.forget(late);
+        assert_eq!(table.drain().count(), 2);
+        assert_eq!((table.len(), table.forgotten()), (0, 0));
     }
 
     #[test]
