@@ -326,6 +326,48 @@ fn a_char_beyond_ascii_is_kept_though_utf_8_has_no_octet_for_it() {
     assert_eq!(CdrError::NotInCodeSet.kind(), SystemExceptionKind::DataConversion);
 }
 
+/// omniORB writes a byte-order mark, and compares values of its own with what comes back by their octets.
+#[test]
+fn wide_text_stays_in_the_form_in_which_it_came() {
+    let type_code = structure(vec![TypeCode::OCTET, TypeCode::wstring(0), TypeCode::DOUBLE, TypeCode::WCHAR], 1);
+    let wide = |marked: bool| {
+        AnyValue::write(&type_code, |e| {
+            e.write_u8(1);
+            let text: &[u8] = if marked { &[0xff, 0xfe, 0xac, 0x20, 0x61, 0] } else { &[0x20, 0xac, 0, 0x61] };
+            e.write_octets_copied(text)?;
+            e.write_f64(0.5);
+            let letter: &[u8] = if marked { &[4, 0xff, 0xfe, 0xac, 0x20] } else { &[2, 0x20, 0xac] };
+            e.write_raw(letter);
+            Ok(())
+        })
+        .unwrap()
+    };
+    let (marked, plain) = (wide(true), wide(false));
+    assert_eq!(marked, plain);
+    assert_eq!(marked.value().unwrap(), plain.value().unwrap());
+    for (any, has_mark) in [(&marked, true), (&plain, false)] {
+        let octets = |endian, before| {
+            let mut e = Encoder::new();
+            e.set_endian(endian);
+            e.set_code_sets(CodeSets::UTF8_UTF16);
+            e.write_raw(&[7; 8][..before]);
+            any.encode_value(&mut e).unwrap();
+            e.to_vec().split_off(before)
+        };
+        let shows = |octets: &[u8], part: &[u8]| octets.windows(part.len()).any(|window| window == part);
+        for before in 0..8 {
+            for endian in [Endian::Little, Endian::Big] {
+                let octets = octets(endian, before);
+                assert_eq!(shows(&octets, &[0xff, 0xfe, 0xac, 0x20, 0x61, 0]), has_mark);
+                assert_eq!(shows(&octets, &[4, 0xff, 0xfe, 0xac, 0x20]), has_mark);
+            }
+        }
+    }
+    // Another version has another form: GIOP 1.1 has no marks.
+    let place = Place { before: 3, endian: Endian::Big, version: Version::GIOP_1_1, code_sets: CodeSets::UTF8_UTF16 };
+    assert_eq!(written(&marked, place), written(&plain, place));
+}
+
 #[test]
 fn values_that_are_not_of_their_type() {
     let refused = |type_code: &TypeCode, value| AnyValue::from_value(type_code, &value).err();

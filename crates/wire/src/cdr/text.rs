@@ -169,6 +169,42 @@ impl Encoder<'_> {
         self.patch_at_buffer(start - 4, u32::try_from(count).map_err(|_| CdrError::TooLong)?);
         Ok(())
     }
+
+    /// Whether wide text has the same octets here as there: from GIOP 1.2 on it has no alignment, and says its order itself.
+    pub(crate) fn has_wide_form_of(&self, d: &Decoder<'_>) -> bool {
+        let (own, other) = (self.code_sets(), d.code_sets());
+        let order = own.wide_order == WideOrder::Standard || self.endian() == d.endian();
+        self.version() == d.version()
+            && self.version() > Version::GIOP_1_1
+            && (own.wchar, own.wide_order) == (other.wchar, other.wide_order)
+            && order
+    }
+
+    /// Writes the wchar that stands in `d` as it is there, of which it [has the form](Encoder::has_wide_form_of).
+    ///
+    /// # Errors
+    /// Those of [`Decoder::read_wchar`].
+    pub(crate) fn copy_wchar(&mut self, d: &mut Decoder<'_>) -> Result<(), CdrError> {
+        let mut octets = d.clone();
+        d.read_wchar()?;
+        let len = octets.read_u8()?;
+        self.write_u8(len);
+        self.write_raw(octets.read_raw(usize::from(len))?);
+        Ok(())
+    }
+
+    /// Writes the wstring that stands in `d` as it is there, of which it [has the form](Encoder::has_wide_form_of).
+    ///
+    /// # Errors
+    /// Those of [`Decoder::read_bounded_wstring`], but for what is in the text.
+    pub(crate) fn copy_wstr(&mut self, d: &mut Decoder<'_>, bound: u32) -> Result<(), CdrError> {
+        let mut octets = d.clone();
+        d.wide_octets(bound)?;
+        let len = octets.read_u32()?;
+        self.write_u32(len);
+        self.write_raw(octets.read_raw(len as usize)?);
+        Ok(())
+    }
 }
 
 #[inline]

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use super::transfer::normalize;
 use super::{Value, transfer};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, ValueSpace, ValueTypes};
 use crate::codeset::CodeSets;
@@ -259,8 +260,7 @@ impl AnyValue {
     }
 
     fn in_form(&self, form: Form) -> Option<Vec<u8>> {
-        let write =
-            &mut |e: &mut Encoder<'_>| self.read(|d| transfer(self.type_code.view(), d, Some(e), &nothing()).map(drop));
+        let write = &mut |e: &mut Encoder<'_>| self.read(|d| normalize(self.type_code.view(), d, e, &nothing()));
         AnyValue::write_as(&self.type_code, form, write).ok().map(|written| written.octets.to_vec())
     }
 }

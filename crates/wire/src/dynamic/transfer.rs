@@ -20,9 +20,41 @@ pub(crate) fn transfer(
     out: Option<&mut Encoder<'_>>,
     keep: &Arc<dyn Any + Send + Sync>,
 ) -> Result<Met, CdrError> {
-    let mut walk = Walk { steps: 0, paid: 0, depth: 0, arms: Arms::default(), keep, met: Met::default() };
+    go_over(view, d, out, keep, WideText::AsItCame)
+}
+
+/// The same, for comparisons: what means the same is written the same.
+///
+/// # Errors
+/// Those of [`transfer`].
+pub(super) fn normalize(
+    view: View<'_>,
+    d: &mut Decoder<'_>,
+    out: &mut Encoder<'_>,
+    keep: &Arc<dyn Any + Send + Sync>,
+) -> Result<(), CdrError> {
+    go_over(view, d, Some(out), keep, WideText::Normal).map(drop)
+}
+
+fn go_over(
+    view: View<'_>,
+    d: &mut Decoder<'_>,
+    out: Option<&mut Encoder<'_>>,
+    keep: &Arc<dyn Any + Send + Sync>,
+    wide_text: WideText,
+) -> Result<Met, CdrError> {
+    let mut walk = Walk { steps: 0, paid: 0, depth: 0, arms: Arms::default(), keep, met: Met::default(), wide_text };
     walk.value(view, d, out)?;
     Ok(walk.met)
+}
+
+/// How wide text is written again, which UTF-16 has in three forms: with a byte-order mark of either order, and without.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WideText {
+    /// In the form in which it came, where it means the same there: omniORB's `DynAny::equal` compares octets.
+    AsItCame,
+    /// Without a mark.
+    Normal,
 }
 
 /// What was met of values (IDL `valuetype`).
@@ -55,6 +87,7 @@ struct Walk<'k> {
     arms: Arms,
     keep: &'k Arc<dyn Any + Send + Sync>,
     met: Met,
+    wide_text: WideText,
 }
 
 impl Walk<'_> {
@@ -98,7 +131,7 @@ impl Walk<'_> {
             Kind::Any => d.nested(|d| self.deeper(d, |walk, d| walk.any(d, out))),
             _ => {
                 self.pay(1);
-                leaf(view, d, out)
+                leaf(view, d, out, self.wide_text)
             }
         }
     }
@@ -378,7 +411,12 @@ fn numbers(len: usize, size: usize, d: &mut Decoder<'_>, out: Option<&mut Encode
 }
 
 /// A value without parts that have types.
-fn leaf(view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
+fn leaf(
+    view: View<'_>,
+    d: &mut Decoder<'_>,
+    out: Option<&mut Encoder<'_>>,
+    wide_text: WideText,
+) -> Result<(), CdrError> {
     let kind = view.kind();
     if let Some(size) = number_size(kind) {
         return numbers(1, size, d, out);
@@ -397,8 +435,8 @@ fn leaf(view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> R
                 e.write_u32(number);
             }
         }
-        Kind::Char | Kind::WChar => return character(kind, d, out),
-        Kind::String | Kind::WString => return text(view, d, out),
+        Kind::Char | Kind::WChar => return character(kind, d, out, wide_text),
+        Kind::String | Kind::WString => return text(view, d, out, wide_text),
         Kind::Fixed => {
             let digits = u16::try_from(view.length()).map_err(|_| CdrError::BadFixed)?;
             let octets = d.read_raw(usize::from(digits / 2 + 1))?;
@@ -426,7 +464,12 @@ fn leaf(view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> R
     Ok(())
 }
 
-fn character(kind: Kind, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
+fn character(
+    kind: Kind,
+    d: &mut Decoder<'_>,
+    out: Option<&mut Encoder<'_>>,
+    wide_text: WideText,
+) -> Result<(), CdrError> {
     match (kind, out) {
         (Kind::Char, None) => d.read_u8().map(drop),
         (_, None) => d.read_wchar().map(drop),
@@ -435,14 +478,21 @@ fn character(kind: Kind, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> 
             Ok(())
         }
         (Kind::Char, Some(e)) => e.write_char(d.read_char()?),
+        (_, Some(e)) if wide_text == WideText::AsItCame && e.has_wide_form_of(d) => e.copy_wchar(d),
         (_, Some(e)) => e.write_wchar(d.read_wchar()?),
     }
 }
 
-fn text(view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
+fn text(
+    view: View<'_>,
+    d: &mut Decoder<'_>,
+    out: Option<&mut Encoder<'_>>,
+    wide_text: WideText,
+) -> Result<(), CdrError> {
     let bound = if view.length() == 0 { u32::MAX } else { view.length() };
     match (view.kind(), out) {
         (Kind::WString, None) => d.wide_octets(bound).map(drop),
+        (Kind::WString, Some(e)) if wide_text == WideText::AsItCame && e.has_wide_form_of(d) => e.copy_wstr(d, bound),
         (Kind::WString, Some(e)) => e.write_wstr(&d.read_bounded_wstring(bound)?),
         (_, Some(e)) if e.code_sets().char != d.code_sets().char => {
             e.write_bounded_str(&d.read_bounded_string(bound)?, bound)
