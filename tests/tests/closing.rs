@@ -231,3 +231,28 @@ fn a_peer_that_does_not_read_does_not_hold_the_end_up() {
         drop(orb);
     }
 }
+
+/// A servant that does not return holds up neither the drop of its ORB nor what the others do; `shutdown(true)` would wait for it.
+#[test]
+fn a_drop_waits_for_servants_no_longer_than_for_peers() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve_with(
+            Orb::builder()
+                .pool(PoolConfig { dispatch, ..PoolConfig::default() })
+                .closing_time(Duration::from_millis(50))
+                .listen("tcp:127.0.0.1:0"),
+        );
+        let (_orb, probe) = client(&server.ior);
+        let stuck = probe.with_timeout(Duration::from_millis(400));
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| stuck.slow(20_000));
+            while server.probe.started().unwrap() == 0 {
+                std::thread::yield_now();
+            }
+            let start = Instant::now();
+            drop(server);
+            assert!(start.elapsed() < Duration::from_secs(15), "{dispatch:?}");
+            assert!(call.join().unwrap().is_err(), "{dispatch:?}");
+        });
+    }
+}

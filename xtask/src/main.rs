@@ -41,6 +41,7 @@ cargo xtask <command>
        --runs N    that many executions of each; --seconds N: that long
        --keep      adds what was found on the way to fuzz/corpus
        --list      names the targets; --prove: finds a planted fault
+  build-time       how long a release build of the workspace takes from nothing but fetched sources
   idl-corpus DIR   the IDL compiler beside omniidl on every .idl file below DIR
   help             this text
 ";
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         }
+        ["build-time"] => build_time(&mut steps),
         ["demo", options @ ..] => return demo::run(&root(), options),
         ["fuzz", options @ ..] => return fuzz::run(&root(), options),
         ["idl-corpus", options @ ..] => return idl_corpus::run(&root(), options),
@@ -81,6 +83,22 @@ fn main() -> ExitCode {
         }
     }
     steps.summary()
+}
+
+/// A release build of everything into a folder of its own, which goes again. The steps' summary has the time.
+fn build_time(steps: &mut Steps) {
+    if !steps.command("sources", steps::cargo().args(["fetch", "--locked"])) {
+        return;
+    }
+    let folder = root().join("target").join("build-time");
+    steps.step("an empty folder", |_| match std::fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
+        _ => Ok(String::new()),
+    });
+    let build = ["build", "--workspace", "--release", "--locked", "--quiet", "--target-dir"];
+    steps.command("release build", steps::cargo().args(build).arg(&folder));
+    // What it takes up is of no further use; what cannot be removed is in the way of nothing.
+    let _ = std::fs::remove_dir_all(&folder);
 }
 
 /// The workspace's folder: the one above xtask's own.

@@ -144,8 +144,9 @@ fn of_calls(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, T
         calls(target, operation, 0, &mut samples)?;
         difference(&tally(), &before)
     };
-    // The server's count is taken by a call, whose own cost two such calls in a row show.
+    // The server's count is taken by a call. What that costs, with the call whose whole result is compared, a run of no calls shows.
     let first = target.counted()?;
+    calls(target, operation, 0, &mut samples)?;
     let asked = difference(&target.counted()?, &first);
     let server_before = target.counted()?;
     let before = tally();

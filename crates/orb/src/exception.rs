@@ -203,7 +203,8 @@ impl fmt::Display for SystemException {
         if let Some(endpoint) = &detail.endpoint {
             write!(f, " at {endpoint}")?;
         }
-        if let Some(elapsed) = detail.elapsed {
+        // The coarse clock may not have gone on.
+        if let Some(elapsed) = detail.elapsed.filter(|elapsed| !elapsed.is_zero()) {
             write!(f, " after {elapsed:.1?}")?;
         }
         if !detail.message.is_empty() {

@@ -18,6 +18,7 @@ pub fn connection_ops(input: &[u8]) {
     let mut now = Monotonic::from_nanos(1);
     let mut queue = Vec::new();
     let mut message = Message { arriving: Arriving::default(), octets: 0, counted: 0, progress: now, excused: false };
+    let mut ends = false;
     for octet in input {
         let number = usize::from(octet >> 3);
         match octet & 0x07 {
@@ -31,9 +32,12 @@ pub fn connection_ops(input: &[u8]) {
             4 => admit(&mut queue, number % 4),
             5 => drop((!queue.is_empty()).then(|| queue.remove(number % queue.len()))),
             6 => ranked(number),
-            _ => end(input, now),
+            _ => ends = true,
         }
         message.check(now);
+    }
+    if ends {
+        end(input, now);
     }
 }
 
@@ -97,14 +101,22 @@ fn ranked(number: usize) {
     assert!(never.is_some() && never < silence::rank(heard.max(1), false, heard + 20, 0));
 }
 
-/// An end takes a bounded number of steps and octets, and nothing is sent behind the last message.
-fn end(outcomes: &[u8], now: Monotonic) {
-    let mut closing = Closing::new(now, TIME);
-    let (mut ended, mut read) = (false, 0);
+/// An end takes a bounded number of steps and octets, and nothing is sent behind the last message. A peer that goes on taking what
+/// waits may have more time, until there is hurry.
+fn end(outcomes: &[u8], mut now: Monotonic) {
+    let mut patient = outcomes.first().is_some_and(|octet| octet & 0x80 != 0);
+    let mut closing = if patient { Closing::while_it_reads(now, TIME) } else { Closing::new(now, TIME) };
+    let (mut ended, mut read, mut until) = (false, 0, now + TIME);
     let mut step = closing.look(now);
-    for (count, octet) in outcomes.iter().enumerate() {
+    for octet in outcomes {
         let outcome = match (step, octet & 0x03) {
-            (Step::Send, 0 | 1) => Outcome::Sent,
+            (Step::Send, 0) => Outcome::Sent,
+            (Step::Send, 1) => {
+                if patient {
+                    until = now + TIME;
+                }
+                Outcome::Took(now)
+            }
             (Step::Send, 2) => Outcome::Full,
             (Step::EndWriting, _) => Outcome::WritingEnded,
             (Step::Read, 0) => Outcome::Dry,
@@ -112,9 +124,13 @@ fn end(outcomes: &[u8], now: Monotonic) {
             (Step::Read, 2) => Outcome::Read(usize::from(*octet) << 14),
             (Step::Send | Step::Read, _) => Outcome::Failed,
             (Step::Wait, _) => {
-                let later = now + Duration::from_millis(100 * u64::try_from(count).unwrap_or(0));
-                step = closing.look(later);
-                assert!(later <= now + TIME || step == Step::Cut);
+                now += Duration::from_millis(50 * u64::from(octet & 0x7f));
+                if octet & 0x80 != 0 {
+                    closing.hurry(now, TIME);
+                    (patient, until) = (false, until.min(now + TIME));
+                }
+                step = closing.look(now);
+                assert_eq!(now > until, step == Step::Cut);
                 continue;
             }
             (Step::Cut | Step::Over, _) => return,

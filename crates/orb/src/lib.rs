@@ -53,15 +53,15 @@ mod value;
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
 pub use client::held::OnewayBatch;
-pub use corelane_net::{Endpoint, Peer};
+pub use corelane_net::{Endpoint, Peer, Transports};
 pub use corelane_wire::{
-    Cdr, CdrError, CharSet, Decimal, DecimalError, Decoder, Encoder, Fixed, Limits, Octets, Version,
+    Cdr, CdrError, CharSet, Decimal, DecimalError, Decoder, Encoder, Fixed, Ior, Limits, Octets, Version,
 };
 pub use current::{Current, current};
 pub use event::{Event, EventCounts};
 pub use exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind, UserException};
 pub use fault::Fault;
-pub use invocation::{Deferred, Reply};
+pub use invocation::{Deferred, Operation, Reply};
 pub use local::{Local, Native};
 pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};

@@ -10,6 +10,7 @@ pub use builder::{OrbBuilder, OrbError};
 #[cfg(test)]
 pub(crate) use core::Config;
 pub(crate) use core::Core;
+use core::Patience;
 
 use std::sync::Arc;
 
@@ -22,8 +23,9 @@ use crate::poa::Poa;
 use crate::rt::RtOrb;
 
 /// An ORB. It owns its threads, connections and POAs: dropping it ends them all, and waits for that except on one of its own threads
-/// (in an upcall, above all), where it says so to the others and returns. References may live longer; calls through them
-/// raise BAD_INV_ORDER 4 then. Nothing is shared between the ORBs of a process.
+/// (in an upcall, above all), where it says so to the others and returns. For servants that still run it waits as long as for peers
+/// ([`OrbBuilder::closing_time`]); their threads end by themselves when they return ([`shutdown`](Orb::shutdown) waits for them). References may live longer; calls
+/// through them raise BAD_INV_ORDER 4 then. Nothing is shared between the ORBs of a process.
 ///
 /// # Examples
 /// ```
@@ -171,7 +173,7 @@ impl Orb {
     }
 
     /// Ends the ORB: POAs are destroyed, connections closed in good order, threads joined. With `wait` it returns when that
-    /// is done; without, a later call with `wait` or the drop of the ORB waits.
+    /// is done, however long servants run; without, a later call with `wait` waits, or the drop of the ORB.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3 with `wait` in an upcall, or on any other of the ORB's own threads: it would wait for itself.
@@ -179,7 +181,7 @@ impl Orb {
         if wait && crate::current::is_inside(self.core.adapters().stamp) {
             return Err(SystemException::omg(Kind::BadInvOrder, 3, Completion::No));
         }
-        self.core.shutdown(wait);
+        self.core.shutdown(if wait { Patience::Endless } else { Patience::None });
         Ok(())
     }
 
@@ -195,7 +197,7 @@ impl Drop for Orb {
         if crate::current::is_inside(self.core.adapters().stamp) {
             self.core.shutdown_elsewhere();
         } else {
-            self.core.shutdown(true);
+            self.core.shutdown(Patience::ClosingTime);
         }
     }
 }
@@ -210,7 +212,7 @@ impl ShutdownHandle {
     /// Makes [`Orb::run`] return and lets nothing new in. Does not wait.
     pub fn shutdown(&self) {
         if let Some(core) = self.core.upgrade() {
-            core.shutdown(false);
+            core.shutdown(Patience::None);
         }
     }
 }

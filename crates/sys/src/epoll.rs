@@ -27,10 +27,6 @@ impl Interest {
     pub const HANG_UP: Self = Self(libc::EPOLLRDHUP as u32);
     /// Report each arrival once instead of for as long as the state lasts.
     pub const EDGE: Self = Self(libc::EPOLLET as u32);
-    /// Report once, then stay silent until modified.
-    pub const ONE_SHOT: Self = Self(libc::EPOLLONESHOT as u32);
-    /// Of several epoll instances that watch one descriptor, wake one (only when adding).
-    pub const EXCLUSIVE: Self = Self(libc::EPOLLEXCLUSIVE as u32);
 
     /// Both, also in constants.
     #[must_use]

@@ -83,11 +83,6 @@ impl<T> Mutex<T> {
         Some(MutexGuard { inner })
     }
 
-    /// The value, without locking: the exclusive borrow proves that nobody holds it.
-    pub fn value_mut(&mut self) -> &mut T {
-        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The name given at creation.
     pub fn name(&self) -> &'static str {
         self.name

@@ -85,7 +85,7 @@ pub(crate) fn run(recorder: &str) -> Result<()> {
 fn serve(name: &str, servant: Servant) -> Result<(Orb, ObjectRef)> {
     let dispatch = Dispatch::LeaderFollowers { threads: 2 };
     let pool = PoolConfig { name: name.into(), dispatch, ..PoolConfig::default() };
-    let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build()?;
+    let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").log_events().build()?;
     let object = orb.root_poa().activate(&servant)?;
     orb.root_poa().manager().activate()?;
     Ok((orb, object))

@@ -205,7 +205,7 @@ impl OrbBuilder {
     }
 
     /// How long peers have at shutdown, and wherever else a connection ends in good order, to take what waits for them and to close
-    /// their side; 2 s by default. Then connections are cut.
+    /// their side, and servants to return when an ORB is dropped; 2 s by default. Then connections are cut.
     pub fn closing_time(mut self, time: Duration) -> Self {
         self.closing_time = time;
         self

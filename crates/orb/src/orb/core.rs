@@ -76,6 +76,17 @@ const ENDED: u8 = 3;
 /// Addresses of a profile, and what connections there are made with.
 type Server = (Vec<Endpoint>, Sockets);
 
+/// How long who ends the ORB waits for servants that run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Not at all; who ends the ORB next waits for the rest.
+    None,
+    /// For the closing time: threads that are still in a servant then end when it returns.
+    ClosingTime,
+    /// Until the last of them returns.
+    Endless,
+}
+
 /// The inside of an ORB.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -465,13 +476,13 @@ impl Core {
     /// Ends everything, for a thread of this ORB, which cannot wait for itself: another thread does.
     #[cold]
     pub(crate) fn shutdown_elsewhere(self: &Arc<Self>) {
-        self.shutdown(false);
+        self.shutdown(Patience::None);
         if corelane_sys::process::generation() != self.forks {
             return;
         }
         let core = Arc::clone(self);
         let ender = Builder::new().name("orb/end").stack_size(256 * 1024);
-        if ender.spawn(move || core.shutdown(true)).is_err() {
+        if ender.spawn(move || core.shutdown(Patience::Endless)).is_err() {
             // Without a thread nobody waits for the others: they are told to end, and do when their requests are done.
             let own = self.lanes().iter().flat_map(|lane| lane.stop());
             drop((own.collect::<Vec<_>>(), std::mem::take(&mut *self.threads.lock())));
@@ -480,7 +491,7 @@ impl Core {
     }
 
     /// Ends everything; see [`Orb::shutdown`](super::Orb::shutdown).
-    pub(crate) fn shutdown(self: &Arc<Self>, wait: bool) {
+    pub(crate) fn shutdown(self: &Arc<Self>, patience: Patience) {
         if corelane_sys::process::generation() != self.forks {
             // A forked child has the parent's connections and none of its threads: nothing here is its to end.
             return;
@@ -488,8 +499,11 @@ impl Core {
         if self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.main.stop();
             self.initial.lock().clear();
-            // With `wait` nobody is in an upcall of this ORB, so this cannot be refused.
-            let _ = self.root_poa().destroy(true, wait);
+            self.root_poa().end(match patience {
+                Patience::None => Some(Monotonic::from_nanos(0)),
+                Patience::ClosingTime => Some(Monotonic::now() + self.config.closing_time),
+                Patience::Endless => None,
+            });
             self.adapters.close();
             for lane in self.all_lanes() {
                 lane.close(self);
@@ -497,7 +511,7 @@ impl Core {
             self.state.store(CLOSED, Ordering::Release);
             self.closing.open();
         }
-        if !wait {
+        if patience == Patience::None {
             return;
         }
         // Another thread may have begun the end, and not be through with what is to be closed in good order.
@@ -514,7 +528,17 @@ impl Core {
         }
         threads.extend(lanes.iter().flat_map(|lane| lane.stop()));
         threads.extend(self.rt.take_threads());
+        let until = Monotonic::now() + self.config.closing_time;
         for thread in threads.drain(..) {
+            if patience == Patience::ClosingTime {
+                while !thread.is_finished() && !until.is_past() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                if !thread.is_finished() {
+                    // In a servant still: it ends when that returns.
+                    continue;
+                }
+            }
             // A thread that panicked has already been reported; its end is what matters here.
             let _ = thread.join();
         }

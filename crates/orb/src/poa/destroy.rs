@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use corelane_sys::clock::Monotonic;
 use corelane_sys::slots::Retired;
 
 use super::error::PoaError;
@@ -32,9 +33,15 @@ impl Poa {
         }
         core.begin_destruction(etherealize_objects);
         if wait_for_completion {
-            core.changed.wait(None, || (core.life() == Life::Dead).then_some(()));
+            core.wait_for_end(None);
         }
         Ok(())
+    }
+
+    /// Ends the root, with its ORB, and waits for that until `deadline`.
+    pub(crate) fn end(&self, deadline: Option<Monotonic>) {
+        self.core.begin_destruction(true);
+        self.core.wait_for_end(deadline);
     }
 }
 
@@ -46,6 +53,10 @@ pub(super) fn would_wait_for_itself() -> SystemException {
 }
 
 impl PoaCore {
+    fn wait_for_end(&self, deadline: Option<Monotonic>) {
+        self.changed.wait(deadline, || (self.life() == Life::Dead).then_some(()));
+    }
+
     fn begin_destruction(self: &Arc<Self>, etherealize: bool) {
         let children = {
             let family = self.family.lock();

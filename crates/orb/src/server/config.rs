@@ -8,7 +8,9 @@ pub enum Dispatch {
     /// One thread for all connections: smallest. A call made from a servant goes on serving while it waits.
     Reactive,
     /// A thread for each connection, at most `most`; requests of one connection are served one after the other. A connection
-    /// that is seen to carry several requests at once moves to the pool's shared threads.
+    /// that is seen to carry several requests at once moves to the pool's shared threads (four), for good; so does one whose servant makes a remote
+    /// call, because what that waits for may come on the same connection. For clients that share connections, and servers that call
+    /// others, leader/followers fit better.
     ThreadPerConnection {
         /// Connections that get a thread of their own; further ones are served by the shared threads.
         most: usize,

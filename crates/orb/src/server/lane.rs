@@ -378,21 +378,25 @@ impl Lane {
     #[cold]
     fn next_ready(&self) -> Option<Work> {
         let (work, more) = self.ready.next();
-        if more {
+        if more && !self.is_one_thread() {
             self.wake_one();
         }
         work
     }
 
+    /// Whether there is nobody to wake: its thread looks for listed work before it waits.
+    fn is_one_thread(&self) -> bool {
+        matches!(self.config.dispatch, Dispatch::Reactive | Dispatch::LeaderFollowers { threads: ..=1 })
+            && self.keeper.is_none()
+    }
+
     /// Lists the rest of what was read at `place`, for a thread that is idle if there may be one.
     #[cold]
     fn offer(&self, place: (u32, u32)) {
-        match self.config.dispatch {
-            // There is none, and the calling thread will look before it waits.
-            Dispatch::Reactive | Dispatch::LeaderFollowers { threads: ..=1 } if self.keeper.is_none() => {
-                self.ready.push(Work::Rest(place));
-            }
-            _ => self.push(Work::Rest(place)),
+        if self.is_one_thread() {
+            self.ready.push(Work::Rest(place));
+        } else {
+            self.push(Work::Rest(place));
         }
     }
 
