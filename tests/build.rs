@@ -9,11 +9,32 @@ fn main() {
         .compile("idl/probe.idl")
         .compile("idl/dynamic.idl")
         .compile("idl/timed.idl")
-        .compile("idl/plain.idl");
+        .compile("idl/plain.idl")
+        .compile("idl/lints.idl");
     // What the compiler's own tests look at.
     corelane_idl::Builder::new().idl_4().compile("../crates/idl/tests/accepted/values.idl");
     corelane_idl::Builder::new().compile("../crates/idl/tests/accepted/names.idl");
+    accepted(Path::new("../crates/idl/tests/accepted"));
     rust_mapping(Path::new("../docs/rust-mapping.md"));
+}
+
+/// Compiles every file of a folder, and writes a file with a module for each.
+fn accepted(folder: &Path) {
+    println!("cargo:rerun-if-changed={}", folder.display());
+    let output = PathBuf::from(env::var_os("OUT_DIR").unwrap()).join("accepted");
+    fs::create_dir_all(&output).unwrap();
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "idl"));
+    files.sort();
+    let builder = corelane_idl::Builder::new().idl_4().output(&output);
+    let mut modules = String::new();
+    for file in files {
+        builder.compile(&file);
+        let name = file.file_stem().unwrap().to_string_lossy();
+        writeln!(modules, "mod {name} {{").unwrap();
+        writeln!(modules, "    include!(concat!(env!(\"OUT_DIR\"), \"/accepted/{name}.rs\"));\n}}").unwrap();
+    }
+    fs::write(output.join("all.rs"), modules).unwrap();
 }
 
 /// Writes each piece of Rust to a file of its own, called after its section, and a list of them; the IDL becomes one module.

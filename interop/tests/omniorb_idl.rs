@@ -1,6 +1,6 @@
 //! Every IDL file of Debian's package `omniorb-idl`, the OMG's services among them, becomes Rust that compiles without a warning.
 //!
-//! The code is checked as `cargo check` does it, in one crate. Where one file includes another, all that the second becomes is in
+//! The code is checked as `cargo clippy` does it, in one crate. Where one file includes another, all that the second becomes is in
 //! what the first becomes, so only the first is given to rustc.
 
 use std::collections::HashSet;
@@ -87,7 +87,7 @@ fn every_file_becomes_rust_that_compiles() {
     check(&kept);
 }
 
-/// `cargo check` of a crate with a module for each of these.
+/// `cargo clippy` of a crate with a module for each of these.
 fn check(modules: &[(String, String)]) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("omniorb-idl");
@@ -109,8 +109,9 @@ fn check(modules: &[(String, String)]) {
     fs::copy(here.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["check", "--offline", "--quiet", "--target-dir"])
+        .args(["clippy", "--offline", "--quiet", "--target-dir"])
         .arg(folder.join("target"))
+        .args(["--", "-D", "warnings"])
         .current_dir(&folder)
         .env("CARGO_INCREMENTAL", "0")
         .output()

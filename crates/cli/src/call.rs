@@ -8,7 +8,7 @@ use std::time::Duration;
 use corelane::dynamic::{Request, RequestError};
 use corelane::{Any, ObjectRef, Orb, Reference, TypeCode};
 use corelane_idl::ast::Direction;
-use corelane_idl::compile::Compilation;
+use corelane_idl::compile::{Compilation, Options};
 use corelane_idl::model::{DefinitionId, Kind, Type};
 use serde_json::{Map, Value as Json};
 
@@ -17,7 +17,7 @@ use crate::{DONE, NOT_DONE, WRONG_USAGE, json};
 
 /// What the command says when it is asked for help, or when it does not understand.
 pub(crate) const USAGE: &str = "\
-usage: corelane call [-I DIR]... [-D NAME[=VALUE]]... [--interface NAME] [--timeout SECONDS]
+usage: corelane call [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] [--interface NAME] [--timeout SECONDS]
                      --idl FILE REFERENCE OPERATION [ARGUMENT]...
 
 Calls an operation of the object that REFERENCE names (IOR:, corbaloc: or corbaname:). FILE says what the operation is; an
@@ -31,7 +31,7 @@ no JSON is a string. What comes back is printed as one JSON object: `result`, an
   {\"type\": \"long\", \"value\": 1}      any; TypeCodes are names of types
 
   --idl FILE        where the interface is declared
-  -I DIR, -D NAME   as for `corelane idl`
+  -I, -D, --idl-4   as for `corelane idl`
   --interface NAME  the interface, if the reference does not say it and several have the operation
   --timeout SECONDS give up after this time (30)
 
@@ -42,8 +42,7 @@ Exit status: 0 called, 1 not called, or an exception was raised, 2 wrong usage.
 #[derive(Debug, Default)]
 struct Arguments {
     idl: Option<PathBuf>,
-    include: Vec<PathBuf>,
-    defines: Vec<String>,
+    options: Options,
     interface: Option<String>,
     timeout: Option<f64>,
     words: Vec<String>,
@@ -71,21 +70,25 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     status
 }
 
-fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Arguments>, String> {
+fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Option<Arguments>, String> {
     let mut parsed = Arguments::default();
-    let mut words = arguments.map(|word| word.to_string_lossy().into_owned());
-    while let Some(word) = words.next() {
+    while let Some(argument) = words.next() {
+        let word = argument.to_string_lossy().into_owned();
         // Behind reference and operation everything is an argument: numbers may be negative.
         if parsed.words.len() >= 2 {
             parsed.words.push(word);
             continue;
         }
-        let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
+        if parsed.options.take(&argument, &mut words)? {
+            continue;
+        }
+        let mut value = || {
+            let value = words.next().ok_or_else(|| format!("`{word}` needs a value"))?;
+            Ok::<_, String>(value.to_string_lossy().into_owned())
+        };
         match word.as_str() {
             "-h" | "--help" => return Ok(None),
             "--idl" => parsed.idl = Some(value()?.into()),
-            "-I" => parsed.include.push(value()?.into()),
-            "-D" => parsed.defines.push(value()?),
             "--interface" => parsed.interface = Some(value()?),
             "--timeout" => {
                 let seconds = value()?.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
@@ -115,8 +118,8 @@ struct Signature {
 type Outcome = Result<Json, Json>;
 
 fn call(arguments: Arguments) -> Result<Outcome, String> {
-    let Arguments { idl, include, defines, interface, timeout, words } = arguments;
-    let compilation = compile(&idl.unwrap_or_default(), include, defines)?;
+    let Arguments { idl, options, interface, timeout, words } = arguments;
+    let compilation = compile(&idl.unwrap_or_default(), &options)?;
     let (Some(reference), Some(operation)) = (words.first(), words.get(1)) else {
         return Err("no operation is given".to_owned());
     };

@@ -5,8 +5,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use corelane_idl::ast::{Direction, Flavor, ValueFlavor};
-use corelane_idl::compile::Compilation;
-use corelane_idl::model::{ConstantValue, DefinitionId, Kind, Member, Operation, Type};
+use corelane_idl::compile::{Compilation, Options};
+use corelane_idl::model::{Annotation, ConstantValue, DefinitionId, Kind, Member, Operation, Type};
+use corelane_idl::source::Span;
+use corelane_idl::symbol::Symbol;
 use serde_json::{Value as Json, json};
 
 use crate::idl_types::{Types, compile};
@@ -14,30 +16,34 @@ use crate::{DONE, NOT_DONE, WRONG_USAGE};
 
 /// What the command says when it is asked for help, or when it does not understand.
 pub(crate) const USAGE: &str = "\
-usage: corelane idl dump [-I DIR]... [-D NAME[=VALUE]]... FILE
+usage: corelane idl dump [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] FILE
 
-Prints what FILE and the files it includes declare as one JSON object, names resolved and constants evaluated.
+Prints what FILE and the files it includes declare as one JSON object, names resolved and constants evaluated, annotations as
+they are written. The options mean what they mean to `corelane idl`.
 
 Exit status: 0 printed, 1 the file was refused, 2 wrong usage.
 ";
 
 /// Runs the command with the arguments behind `corelane idl dump`.
 pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
-    let (mut include, mut defines, mut files) = (Vec::new(), Vec::new(), Vec::<PathBuf>::new());
+    let (mut options, mut files) = (Options::default(), Vec::<PathBuf>::new());
     while let Some(word) = arguments.next() {
+        match options.take(&word, &mut arguments) {
+            Ok(true) => continue,
+            Ok(false) => {}
+            Err(reason) => return wrong_usage(&reason, out),
+        }
         match word.to_string_lossy().as_ref() {
             "-h" | "--help" => {
                 let _ = out.write_all(USAGE.as_bytes());
                 return DONE;
             }
-            "-I" => include.extend(arguments.next().map(PathBuf::from)),
-            "-D" => defines.extend(arguments.next().map(|word| word.to_string_lossy().into_owned())),
             option if option.starts_with('-') => return wrong_usage(&format!("there is no option `{option}`"), out),
             _ => files.push(word.into()),
         }
     }
     let [file] = files.as_slice() else { return wrong_usage("one file is dumped", out) };
-    match compile(file, include, defines) {
+    match compile(file, &options) {
         Ok(compilation) => {
             let dump = Dump { compilation: &compilation, types: Types::new(&compilation) };
             let roots = compilation.model.roots.iter();
@@ -63,7 +69,7 @@ struct Dump<'c> {
 }
 
 impl Dump<'_> {
-    fn text(&self, name: corelane_idl::symbol::Symbol) -> &str {
+    fn text(&self, name: Symbol) -> &str {
         self.compilation.symbols.text(name)
     }
 
@@ -73,7 +79,20 @@ impl Dump<'_> {
             object.insert("name".to_owned(), json!(self.types.name(id)));
             object.insert("id".to_owned(), json!(self.types.repository_id(id)));
         }
-        Some(shown)
+        Some(self.annotated(shown, &self.compilation.model.get(id).annotations))
+    }
+
+    /// Adds the annotations, where there are any: their names, and their arguments as they are written.
+    fn annotated(&self, mut shown: Json, annotations: &[Annotation]) -> Json {
+        if annotations.is_empty() {
+            return shown;
+        }
+        let argument = |(name, value): &(Option<Symbol>, Span)| json!({ "name": name.map(|name| self.text(name)), "value": self.compilation.sources.text(*value) });
+        let each = annotations.iter().map(|one| {
+            json!({ "name": self.text(one.name), "arguments": one.arguments.iter().map(argument).collect::<Vec<_>>() })
+        });
+        shown["annotations"] = each.collect();
+        shown
     }
 
     fn kind(&self, id: DefinitionId) -> Option<Json> {
@@ -108,7 +127,9 @@ impl Dump<'_> {
                 "bases": self.names(&value.bases),
                 "supports": self.names(&value.supports),
                 "state": value.state.iter().map(|(member, public)| {
-                    json!({ "name": self.text(member.name), "type": self.ty(&member.ty), "public": public })
+                    let mut shown = self.member(member);
+                    shown["public"] = json!(public);
+                    shown
                 }).collect::<Vec<_>>(),
                 "factories": value.factories.iter().map(|factory| {
                     let mut shown = self.operation(factory);
@@ -128,12 +149,12 @@ impl Dump<'_> {
             Kind::Union(union) => json!({
                 "kind": "union",
                 "discriminator": self.ty(&union.discriminator),
-                "members": union.arms.iter().map(|arm| json!({
-                    "name": self.text(arm.member.name),
-                    "type": self.ty(&arm.member.ty),
-                    "labels": arm.labels.iter().map(|label| self.constant(label)).collect::<Vec<_>>(),
-                    "default": arm.default,
-                })).collect::<Vec<_>>(),
+                "members": union.arms.iter().map(|arm| {
+                    let mut shown = self.member(&arm.member);
+                    shown["labels"] = arm.labels.iter().map(|label| self.constant(label)).collect();
+                    shown["default"] = json!(arm.default);
+                    shown
+                }).collect::<Vec<_>>(),
                 "definitions": self.all(&union.inner),
             }),
             Kind::Enum(enumerators) => json!({
@@ -177,7 +198,7 @@ impl Dump<'_> {
 
     /// Whether a definition stands in a file, and is not one that every ORB has.
     fn is_in_text(&self, id: DefinitionId) -> bool {
-        self.compilation.model.get(id).span != corelane_idl::source::Span::default()
+        self.compilation.model.get(id).span != Span::default()
     }
 
     fn all(&self, ids: &[DefinitionId]) -> Vec<Json> {
@@ -189,7 +210,12 @@ impl Dump<'_> {
     }
 
     fn members(&self, members: &[Member]) -> Vec<Json> {
-        members.iter().map(|member| json!({ "name": self.text(member.name), "type": self.ty(&member.ty) })).collect()
+        members.iter().map(|member| self.member(member)).collect()
+    }
+
+    fn member(&self, member: &Member) -> Json {
+        let shown = json!({ "name": self.text(member.name), "type": self.ty(&member.ty) });
+        self.annotated(shown, &member.annotations)
     }
 
     fn operation(&self, operation: &Operation) -> Json {
@@ -202,9 +228,11 @@ impl Dump<'_> {
             "kind": "operation",
             "oneway": operation.oneway,
             "result": operation.result.as_ref().map_or(json!("void"), |ty| self.ty(ty)),
-            "parameters": operation.parameters.iter().map(|one| json!({
-                "name": self.text(one.name), "direction": direction(one.direction), "type": self.ty(&one.ty),
-            })).collect::<Vec<_>>(),
+            "parameters": operation.parameters.iter().map(|one| {
+                let (name, direction) = (self.text(one.name), direction(one.direction));
+                let shown = json!({ "name": name, "direction": direction, "type": self.ty(&one.ty) });
+                self.annotated(shown, &one.annotations)
+            }).collect::<Vec<_>>(),
             "raises": self.names(&operation.raises),
             "context": operation.context,
         })

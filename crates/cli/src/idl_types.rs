@@ -1,19 +1,17 @@
 //! TypeCodes of the types in an IDL file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use corelane::TypeCode;
-use corelane_idl::DiskFiles;
 use corelane_idl::ast::{Basic, Flavor, ValueFlavor};
 use corelane_idl::compile::{Compilation, Options};
 use corelane_idl::model::{ConstantValue, DefinitionId, Kind, Member, Type, Union};
 use corelane_wire::typecode::{UnionMember, ValueMember};
 
 /// Compiles a file; the text of what is wrong with it otherwise.
-pub(crate) fn compile(file: &Path, include: Vec<PathBuf>, defines: Vec<String>) -> Result<Compilation, String> {
-    let text = std::fs::read(file).map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
-    let options = Options { include, defines, ..Options::default() };
-    let compilation = Compilation::of_text(file, text, &options, &DiskFiles);
+pub(crate) fn compile(file: &Path, options: &Options) -> Result<Compilation, String> {
+    let compilation = Compilation::of_file(file, options);
+    let compilation = compilation.map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
     if compilation.is_accepted() {
         return Ok(compilation);
     }

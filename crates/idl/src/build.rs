@@ -3,6 +3,8 @@
 use crate::compile::{Compilation, Options};
 use crate::lex::Files;
 use crate::limits::Limits;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -85,11 +87,11 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// What is wrong, for a person, over several lines: the file cannot be read, is refused, or the output
-    /// cannot be written.
+    /// What is wrong, for a person, over several lines: the file cannot be read, is refused, the output
+    /// cannot be written, or would take the place of what another file of the same name became in this thread.
     pub fn try_compile(&self, file: &Path) -> Result<PathBuf, String> {
-        let text = read_bounded(file).map_err(|error| format!("error: cannot read `{}`: {error}\n", file.display()))?;
-        let mut compilation = Compilation::of_text(file, text, &self.options, &DiskFiles);
+        let mut compilation = Compilation::of_file(file, &self.options)
+            .map_err(|error| format!("error: cannot read `{}`: {error}\n", file.display()))?;
         for path in compilation.files_read() {
             println!("cargo:rerun-if-changed={}", path.display());
         }
@@ -106,10 +108,27 @@ impl Builder {
             None => std::env::var_os("OUT_DIR").ok_or("error: OUT_DIR is not set: is this a build script?\n")?.into(),
         };
         let target = folder.join(file.file_stem().unwrap_or_default()).with_extension("rs");
+        claim(file, &target)?;
         write_if_changed(&target, &rust)
             .map_err(|error| format!("error: cannot write `{}`: {error}\n", target.display()))?;
         Ok(target)
     }
+}
+
+thread_local! {
+    /// What was written, and from which file: all builders of a build script write to one `OUT_DIR`.
+    static WRITTEN: RefCell<HashMap<PathBuf, PathBuf>> = RefCell::new(HashMap::new());
+}
+
+/// Refuses to write over what this build script made of another file.
+fn claim(file: &Path, target: &Path) -> Result<(), String> {
+    let source = DiskFiles.identity(file);
+    let first = WRITTEN.with_borrow_mut(|written| written.entry(target.to_owned()).or_insert(source.clone()).clone());
+    if first == source {
+        return Ok(());
+    }
+    let (first, file) = (first.display(), file.display());
+    Err(format!("error: `{first}` and `{file}` would both become `{}`\n", target.display()))
 }
 
 /// The content of a file, or one octet more of it than the compiler accepts: devices may have no end.

@@ -1,6 +1,6 @@
 //! `corelane idl`: the command line of the compiler.
 
-use crate::build::{self, DiskFiles, Written};
+use crate::build::{self, Written};
 use crate::compile::{Compilation, Options};
 use crate::diagnostic::{Severity, placeless_json};
 use std::collections::HashMap;
@@ -107,11 +107,10 @@ struct Refused;
 
 /// Compiles one file; answers its line of the dependency file.
 fn one_file(file: &Path, arguments: &Arguments, styled: bool, out: &mut dyn Write) -> Result<String, Refused> {
-    let text = build::read_bounded(file).map_err(|error| {
+    let mut compilation = Compilation::of_file(file, &arguments.options).map_err(|error| {
         say(arguments, out, &format!("cannot read `{}`: {error}", file.display()));
         Refused
     })?;
-    let mut compilation = Compilation::of_text(file, text, &arguments.options, &DiskFiles);
     let output = if arguments.check || !compilation.is_accepted() { None } else { Some(compilation.to_rust()) };
     for diagnostic in compilation.diagnostics.list() {
         let shown = match arguments.json {
@@ -173,6 +172,9 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, Str
             parsed.files.push(argument.into());
             continue;
         }
+        if parsed.options.take(&argument, &mut arguments)? {
+            continue;
+        }
         let mut value = |name: &str| {
             let joined = text.strip_prefix(name).filter(|rest| !rest.is_empty());
             let joined = joined.map(|rest| OsString::from(rest.strip_prefix('=').unwrap_or(rest)));
@@ -182,7 +184,6 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, Str
             "--" => only_files = true,
             "-h" | "--help" => parsed.help = true,
             "--check" => parsed.check = true,
-            "--idl-4" => parsed.options.idl_4 = true,
             _ if is_option(&text, "--message-format") => {
                 let format = value("--message-format")?;
                 parsed.json = match format.to_str() {
@@ -192,8 +193,6 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, Str
                 };
             }
             _ if is_option(&text, "--depfile") => parsed.depfile = Some(value("--depfile")?.into()),
-            _ if text.starts_with("-I") => parsed.options.include.push(value("-I")?.into()),
-            _ if text.starts_with("-D") => parsed.options.defines.push(value("-D")?.to_string_lossy().into_owned()),
             _ if text.starts_with("-o") => parsed.output = value("-o")?.into(),
             _ => return Err(format!("there is no option `{text}`")),
         }

@@ -1,5 +1,6 @@
 //! One compilation: a file to its resolved model, with everything that has to be said about it.
 
+use crate::build::{DiskFiles, read_bounded};
 use crate::diagnostic::Diagnostics;
 use crate::lex::preprocessor::{Environment, Files, Preprocessed, preprocess};
 use crate::limits::Limits;
@@ -8,6 +9,7 @@ use crate::parse::parse;
 use crate::resolve::resolve;
 use crate::source::SourceMap;
 use crate::symbol::Symbols;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// How to compile.
@@ -38,7 +40,42 @@ pub struct Compilation {
     pub(crate) longest_output: usize,
 }
 
+impl Options {
+    /// Takes an argument of a command line if it says how to compile: `-I DIR`, `-D NAME[=VALUE]`, both also in one word, or
+    /// `--idl-4`. What follows it is taken from `rest`. Answers whether the argument was one of these.
+    ///
+    /// # Errors
+    ///
+    /// The argument needs a value, and there is none.
+    pub fn take(&mut self, word: &OsStr, rest: &mut dyn Iterator<Item = OsString>) -> Result<bool, String> {
+        let text = word.to_string_lossy();
+        let mut value = |name: &str| match text.get(name.len()..).filter(|value| !value.is_empty()) {
+            Some(value) => Ok(OsString::from(value)),
+            None => rest.next().ok_or_else(|| format!("`{name}` needs a value")),
+        };
+        if text == "--idl-4" {
+            self.idl_4 = true;
+        } else if text.starts_with("-I") {
+            self.include.push(value("-I")?.into());
+        } else if text.starts_with("-D") {
+            self.defines.push(value("-D")?.to_string_lossy().into_owned());
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+}
+
 impl Compilation {
+    /// Compiles a file, with the files beside it and those in the search folders.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read. What is wrong in it is among the [`diagnostics`](Self::diagnostics).
+    pub fn of_file(path: &Path, options: &Options) -> std::io::Result<Self> {
+        Ok(Self::of_text(path, read_bounded(path)?, options, &DiskFiles))
+    }
+
     /// Preprocesses, parses and resolves a text. It always answers: where the text is refused,
     /// [`diagnostics`](Self::diagnostics) has errors and the model is what is left.
     #[must_use]

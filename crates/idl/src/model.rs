@@ -1,7 +1,7 @@
 //! The resolved text: every definition once, every name a [`DefinitionId`], every constant a value. Checks and
 //! back ends work on this.
 
-use crate::ast::{Basic, Direction, Flavor, ValueFlavor};
+use crate::ast::{self, Basic, Direction, Flavor, ValueFlavor};
 use crate::source::Span;
 use crate::symbol::Symbol;
 use std::collections::{HashMap, HashSet};
@@ -43,9 +43,35 @@ pub struct Definition {
     pub(crate) last_alias: Option<DefinitionId>,
     /// Elements that a value has which are always there, those of arrays and members multiplied out.
     pub(crate) elements: u64,
-    /// Annotations, by name.
-    pub annotations: Vec<(Symbol, Span)>,
+    /// Annotations in front of it.
+    pub annotations: Vec<Annotation>,
     pub(crate) identity: Identity,
+}
+
+/// An annotation where it is used; what is checked of it is checked already.
+#[derive(Clone, Debug)]
+pub struct Annotation {
+    /// The last part of its name.
+    pub name: Symbol,
+    /// Where the name stands.
+    pub span: Span,
+    /// Its arguments, with their names where named: where each is written.
+    pub arguments: Vec<(Option<Symbol>, Span)>,
+}
+
+impl Annotation {
+    pub(crate) fn list(annotations: &[ast::Annotation]) -> Vec<Self> {
+        let named = annotations.iter().filter_map(|one| Some((one, one.name.parts.last()?)));
+        let argument =
+            |(name, value): &(Option<ast::Name>, ast::Expression)| (name.map(|name| name.symbol), value.span);
+        named
+            .map(|(one, name)| Self {
+                name: name.symbol,
+                span: name.span,
+                arguments: one.arguments.iter().map(argument).collect(),
+            })
+            .collect()
+    }
 }
 
 /// What a repository id is made of.
@@ -212,6 +238,8 @@ pub struct Member {
     pub ty: Type,
     /// Index of its first token.
     pub first_token: usize,
+    /// Annotations in front of it.
+    pub annotations: Vec<Annotation>,
 }
 
 /// A union.
@@ -266,6 +294,8 @@ pub struct Parameter {
     pub name: Symbol,
     /// Its type.
     pub ty: Type,
+    /// Annotations in front of it.
+    pub annotations: Vec<Annotation>,
 }
 
 /// An attribute.

@@ -44,8 +44,17 @@ impl Parser<'_> {
     }
 
     fn mark(&self) -> Option<P> {
-        match self.tokens.get(self.at)?.kind {
-            TokenKind::Punctuation(mark) => Some(mark),
+        let token = self.tokens.get(self.at)?;
+        match (token.kind, self.symbols.text(token.text)) {
+            (TokenKind::Punctuation(mark), _) => Some(mark),
+            (TokenKind::Identifier, "and") => Some(P::AndAnd),
+            (TokenKind::Identifier, "or") => Some(P::OrOr),
+            (TokenKind::Identifier, "not") => Some(P::Exclamation),
+            (TokenKind::Identifier, "not_eq") => Some(P::NotEqual),
+            (TokenKind::Identifier, "bitand") => Some(P::Ampersand),
+            (TokenKind::Identifier, "bitor") => Some(P::Bar),
+            (TokenKind::Identifier, "xor") => Some(P::Caret),
+            (TokenKind::Identifier, "compl") => Some(P::Tilde),
             _ => None,
         }
     }
@@ -130,7 +139,9 @@ impl Parser<'_> {
         }
         let text = self.symbols.text(token.text);
         let value = match token.kind {
-            TokenKind::Identifier => Some(Number { bits: u64::from(text == "true"), unsigned: false }),
+            TokenKind::Identifier if self.mark().is_none() => {
+                Some(Number { bits: u64::from(text == "true"), unsigned: false })
+            }
             TokenKind::Number => integer(text),
             TokenKind::Character => match crate::parse::literal::characters(text) {
                 Ok((characters, _)) => characters
@@ -248,11 +259,14 @@ mod tests {
             "1 << 63 != 0",
             "'a' == 97 && L'a' == 97 && '\\n' == 10 && '\\'' == 39 && '\\x41' == 65",
             "!((1 ? -1 : 0u) < 0) && (1 ? -1 : 0) < 0",
+            "1 and not 0 and (0 or 1) and 1 not_eq 2 and compl 0 == -1",
+            "(6 bitand 3) == 2 and (6 bitor 1) == 7 and (5 xor 1) == 4",
         ] {
             assert_eq!(check(text), Ok(true), "{text}");
         }
         assert_eq!(check("1 / 0"), Err("division by zero"));
         assert_eq!(check("1 +"), Err("the condition ends here; a value was expected"));
+        assert_eq!(check("and == 0"), Err("an integer was expected here"));
         assert_eq!(check("(1"), Err("`)` was expected here"));
         assert_eq!(check("1 2"), Err("an operator was expected here"));
         assert_eq!(check(&"(".repeat(100_000)), Err("the condition is nested too deeply"));

@@ -111,6 +111,7 @@ struct Names {
     variadic: Symbol,
     file: Symbol,
     line: Symbol,
+    pragma: Symbol,
     one: Symbol,
     zero: Symbol,
 }
@@ -122,6 +123,7 @@ impl Names {
             variadic: symbols.intern("__VA_ARGS__"),
             file: symbols.intern("__FILE__"),
             line: symbols.intern("__LINE__"),
+            pragma: symbols.intern("_Pragma"),
             one: symbols.intern("1"),
             zero: symbols.intern("0"),
         }
@@ -243,7 +245,9 @@ impl Preprocessor<'_> {
     /// Macros of the command line and our own, from a text of their own.
     fn define_given(&mut self) {
         // Files of CORBA services tell omniidl and us apart from compilers that know no escaped identifiers.
-        let mut text = String::from("#define __CORELANE_IDL__ 1\n#define __OMNIIDL__ 1\n");
+        let mut text = String::from("#define __CORELANE_IDL__ 1\n#define __OMNIIDL__ 1\n#define __STDC__ 1\n");
+        // The same text makes the same code on every day, and `_Pragma` finds its argument as a macro does.
+        text.push_str("#define __DATE__ \"Jan  1 1970\"\n#define __TIME__ \"00:00:00\"\n#define _Pragma(directive)\n");
         for define in self.environment.defines {
             let (name, value) = define.split_once('=').unwrap_or((define, "1"));
             text.push_str(&format!("#define {} {}\n", name.replace('\n', " "), value.replace('\n', " ")));
@@ -467,13 +471,7 @@ impl Preprocessor<'_> {
             }
             "line" => self.line_directive(name.span, rest),
             _ if name.kind == TokenKind::Number => self.line_directive(name.span, &line),
-            "pragma" => {
-                let event = Event::Pragma(name.span, rest.to_vec());
-                self.output.events.push((self.output.tokens.len(), event));
-                if rest.first().is_some_and(|first| self.environment.symbols.text(first.text) == "once") {
-                    self.guard_once();
-                }
-            }
+            "pragma" => self.pragma(name.span, rest.to_vec()),
             "ident" | "sccs" => {}
             _ => {
                 let known =
@@ -493,6 +491,14 @@ impl Preprocessor<'_> {
             words.push_str(&spelling(token, self.environment.symbols));
         }
         words
+    }
+
+    fn pragma(&mut self, span: Span, tokens: Vec<Token>) {
+        let once = tokens.first().is_some_and(|first| self.environment.symbols.text(first.text) == "once");
+        self.output.events.push((self.output.tokens.len(), Event::Pragma(span, tokens)));
+        if once {
+            self.guard_once();
+        }
     }
 
     /// `#pragma once`: the file guards itself with a name that nobody can write.

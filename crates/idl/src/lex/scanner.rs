@@ -296,6 +296,15 @@ impl<'t> Scanner<'t> {
             (b')', _) => (P::CloseParenthesis, 1),
             (b'[', _) => (P::OpenBracket, 1),
             (b']', _) => (P::CloseBracket, 1),
+            (b'<', b'%') => (P::OpenBrace, 2),
+            (b'%', b'>') => (P::CloseBrace, 2),
+            // `sequence<::T>` has no bracket in it (C++ 2011, 2.5).
+            (b'<', b':') if self.peek(2) != Some(b':') || matches!(self.peek(3), Some(b':' | b'>')) => {
+                (P::OpenBracket, 2)
+            }
+            (b':', b'>') => (P::CloseBracket, 2),
+            (b'%', b':') if self.peek(2) == Some(b'%') && self.peek(3) == Some(b':') => (P::HashHash, 4),
+            (b'%', b':') => (P::Hash, 2),
             (b'<', b'<') => (P::LessLess, 2),
             (b'<', b'=') => (P::LessEqual, 2),
             (b'<', _) => (P::Less, 1),
@@ -387,6 +396,33 @@ mod tests {
             "GreaterGreater",
             "Equal",
             "_x",
+        ];
+        assert_eq!((tokens, errors), (expected.map(String::from).to_vec(), 0));
+    }
+
+    #[test]
+    fn marks_have_second_spellings() {
+        let (tokens, errors) = texts("<% %> <: :> %: %:%: <::a <::: a<:3:> a:>b %");
+        let expected = [
+            "OpenBrace",
+            "CloseBrace",
+            "OpenBracket",
+            "CloseBracket",
+            "Hash",
+            "HashHash",
+            "Less",
+            "ColonColon",
+            "a",
+            "OpenBracket",
+            "ColonColon",
+            "a",
+            "OpenBracket",
+            "3",
+            "CloseBracket",
+            "a",
+            "CloseBracket",
+            "b",
+            "Percent",
         ];
         assert_eq!((tokens, errors), (expected.map(String::from).to_vec(), 0));
     }

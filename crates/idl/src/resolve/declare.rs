@@ -4,7 +4,7 @@ use super::standard::Place;
 use super::{At, Resolver, What};
 use crate::ast::{self, Basic, Declaration, DeclarationKind, Declarator, Expression, ForwardKind, Label, Name};
 use crate::diagnostic::Diagnostic;
-use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Struct, Type, Union};
+use crate::model::{Annotation, Arm, ConstantValue, DefinitionId, Kind, Member, Struct, Type, Union};
 use crate::source::Span;
 use crate::symbol::{Symbol, SymbolMap};
 use std::collections::{HashMap, HashSet};
@@ -60,8 +60,7 @@ impl Resolver<'_> {
             D::Pragma(pragma) => self.pragma(pragma.span, &pragma.tokens, at),
         }
         if let Some(definition) = self.model.definitions.get_mut(first) {
-            let names = declaration.annotations.iter().filter_map(|annotation| annotation.name.parts.last());
-            definition.annotations = names.map(|name| (name.symbol, name.span)).collect();
+            definition.annotations = Annotation::list(&declaration.annotations);
         }
     }
 
@@ -214,7 +213,11 @@ impl Resolver<'_> {
         let mut local = base.is_some_and(|base| self.model.get(base).local);
         for member in &structure.members {
             self.check_annotations(&member.annotations, Place::Other, at);
+            let before = members.len();
             self.members(&member.ty, &member.declarators, member.first_token, inner, &mut members);
+            for one in members.iter_mut().skip(before) {
+                one.annotations.splice(0..0, Annotation::list(&member.annotations));
+            }
         }
         for member in &members {
             local |= self.is_local(&member.ty);
@@ -284,6 +287,7 @@ impl Resolver<'_> {
                 span: declarator.name.span,
                 ty: declared,
                 first_token,
+                annotations: Annotation::list(&ty.annotations),
             });
         }
     }
@@ -469,6 +473,7 @@ impl Resolver<'_> {
         for (number, (name, first_token, annotations)) in (0_u32..).zip(&enumeration.enumerators) {
             self.check_annotations(annotations, Place::Other, at);
             let enumerator = self.add(at, *name, *first_token, Kind::Enumerator(id, number));
+            self.model.get_mut(enumerator).annotations = Annotation::list(annotations);
             self.declare(at.scope, *name, What::Definition(enumerator));
             if seen.insert(name.symbol) {
                 enumerators.push(enumerator);

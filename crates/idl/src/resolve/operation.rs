@@ -3,7 +3,7 @@
 use super::{At, Resolver, What};
 use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName};
 use crate::diagnostic::Diagnostic;
-use crate::model::{Attribute, DefinitionId, Kind, Operation, Parameter, Type};
+use crate::model::{Annotation, Attribute, DefinitionId, Kind, Operation, Parameter, Type};
 use crate::source::Span;
 use crate::symbol::SymbolMap;
 
@@ -90,7 +90,8 @@ impl Resolver<'_> {
                     names.insert(folded, (name, "the first"));
                 }
             }
-            result.push(Parameter { direction: parameter.direction.0, name: name.symbol, ty });
+            let annotations = Annotation::list(&parameter.ty.annotations);
+            result.push(Parameter { direction: parameter.direction.0, name: name.symbol, ty, annotations });
         }
         result
     }

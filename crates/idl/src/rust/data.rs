@@ -1,9 +1,9 @@
 //! Structures, exceptions, enumerations, unions, typedefs, constants.
 
-use super::Generator;
 use super::code::{Operand, Read};
 use super::names::{escaped, free, is_reference, snake, upper_camel};
 use super::writer::{Line, Writer};
+use super::{Generator, Item};
 use crate::ast::Basic;
 use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Struct, Type, Union};
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ impl Generator<'_> {
         let members = self.model().all_members(structure);
         let fields = self.field_names(&members);
         self.document(id, out);
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         let mut derives = vec!["Clone", "Debug", "PartialEq"];
         if self.is_copy(id) && !exception {
             derives.insert(1, "Copy");
@@ -93,7 +93,7 @@ impl Generator<'_> {
     pub(super) fn enumeration(&mut self, id: DefinitionId, enumerators: &[DefinitionId], out: &mut Writer) {
         let name = self.name(id);
         self.document(id, out);
-        self.attributes(out);
+        self.attributes(Item::Enum, out);
         out.line("#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]");
         out.open(&format!("pub enum {name} {{"));
         for enumerator in enumerators {
@@ -133,7 +133,7 @@ impl Generator<'_> {
             variants.push(Variant { name: free("Other".to_owned(), &mut taken), arm: None, carries: true });
         }
         self.document(id, out);
-        self.attributes(out);
+        self.attributes(Item::Enum, out);
         let mut derives = vec!["Clone", "Debug", "PartialEq"];
         if self.is_copy(id) {
             derives.insert(1, "Copy");
@@ -165,7 +165,7 @@ impl Generator<'_> {
 
     fn union_discriminator(&mut self, name: &str, discriminator: &str, variants: &[Variant<'_>], out: &mut Writer) {
         out.gap();
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         out.open(&format!("impl {name} {{"));
         out.line("/// The value that chooses the member.");
         out.open(&format!("pub fn discriminator(&self) -> {discriminator} {{"));
@@ -213,7 +213,6 @@ impl Generator<'_> {
             if own.is_empty() {
                 continue;
             }
-            let own: Vec<String> = own.iter().map(|label| self.label(label)).collect();
             checks.push((pattern, own, negated));
         }
         let error = self.runtime("CdrError");
@@ -221,13 +220,17 @@ impl Generator<'_> {
             body.push(Line::Open("let chosen = match self {".to_owned()));
             for (pattern, labels, negated) in &checks {
                 let not = if *negated { "!" } else { "" };
-                let joined = labels.join(" | ");
-                if joined.len() <= 40 {
+                let joined = self.label_patterns(labels).join(" | ");
+                if let [ConstantValue::Boolean(label)] = labels.as_slice() {
+                    let not = if *label == *negated { "!" } else { "" };
+                    body.push(Line::plain(format!("{pattern} => {not}*discriminator,")));
+                } else if joined.len() <= 40 {
                     body.push(Line::plain(format!("{pattern} => {not}matches!(discriminator, {joined}),")));
                 } else {
                     body.push(Line::Open(format!("{pattern} => {{")));
                     let before = format!("const LABELS: &[{discriminator}] = &[");
-                    body.push(Line::Table { before, items: labels.clone(), after: "];".to_owned() });
+                    let items = labels.iter().map(|label| self.label(label)).collect();
+                    body.push(Line::Table { before, items, after: "];".to_owned() });
                     body.push(Line::plain(format!("{not}LABELS.contains(discriminator)")));
                     body.push(Line::Close("}".to_owned()));
                 }
@@ -266,7 +269,7 @@ impl Generator<'_> {
         let last = variants.iter().filter(|variant| variant.arm.is_none_or(|arm| arm.default));
         for variant in ordered.chain(last) {
             let pattern = match variant.arm {
-                Some(arm) if !arm.default => arm.labels.iter().map(|label| self.label(label)).collect::<Vec<_>>(),
+                Some(arm) if !arm.default => self.label_patterns(&arm.labels),
                 _ => {
                     catches_all = true;
                     vec!["_".to_owned()]
@@ -332,6 +335,30 @@ impl Generator<'_> {
         self.constant_value(value, false)
     }
 
+    /// Labels as the alternatives of a Rust pattern: numbers and characters that follow each other become ranges.
+    fn label_patterns(&mut self, labels: &[ConstantValue]) -> Vec<String> {
+        let place = |label: &ConstantValue| match label {
+            ConstantValue::Integer(number) => Some(*number),
+            ConstantValue::Character(character) => Some(i128::from(u32::from(*character))),
+            _ => None,
+        };
+        let mut labels = labels.to_vec();
+        if labels.iter().all(|label| place(label).is_some()) {
+            labels.sort_by_key(place);
+        }
+        let follows = |one: &ConstantValue, next: &ConstantValue| {
+            place(one).zip(place(next)).is_some_and(|(one, next)| one + 1 == next)
+        };
+        let mut patterns = Vec::new();
+        for run in labels.chunk_by(follows) {
+            match run {
+                [first, _, .., last] => patterns.push(format!("{}..={}", self.label(first), self.label(last))),
+                _ => patterns.extend(run.iter().map(|label| self.label(label))),
+            }
+        }
+        patterns
+    }
+
     // ---- typedefs and constants --------------------------------------------------------------------
 
     pub(super) fn typedef(&mut self, id: DefinitionId, ty: &Type, out: &mut Writer) {
@@ -345,7 +372,7 @@ impl Generator<'_> {
             _ => self.owned(ty),
         };
         self.document(id, out);
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         out.assign(&format!("pub type {name}"), &of);
     }
 
@@ -370,7 +397,7 @@ impl Generator<'_> {
         }
         let name = self.name(id);
         self.document(id, out);
-        self.attributes(out);
+        self.attributes(Item::Constant, out);
         out.assign(&format!("pub const {name}: {of}"), &text);
     }
 

@@ -61,7 +61,7 @@ impl Generator<'_> {
             out.gap();
         }
         // An attribute in front of a macro means nothing.
-        let allowed = if self.path.is_empty() { format!("{} ", super::ALLOWED[0]) } else { String::new() };
+        let allowed = if self.path.is_empty() { format!("{} ", super::ALLOWED) } else { String::new() };
         let open = format!("corelane::describe! {{ {allowed}pub static {name}{own} = {call}");
         if members.is_empty() {
             let end = if call.ends_with('[') { "])" } else { "" };

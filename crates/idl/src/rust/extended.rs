@@ -1,8 +1,8 @@
 //! What IDL 4 adds: bit masks, bit sets. And native types, which are no more than a name.
 
-use super::Generator;
 use super::names::{escaped, free, screaming, snake};
 use super::writer::Writer;
+use super::{Generator, Item};
 use crate::ast::Basic;
 use crate::model::{BitField, Bitmask, Bitset, DefinitionId, Type};
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ impl Generator<'_> {
         let name = self.name(id);
         out.open("corelane::bit_mask! {");
         self.document(id, out);
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         out.open(&format!("pub struct {name}({}) {{", number(mask.bound)));
         let mut taken = HashSet::new();
         for (flag, position) in &mask.flags {
@@ -28,7 +28,7 @@ impl Generator<'_> {
         let fields = self.model().bit_fields(id);
         out.open("corelane::bit_set! {");
         self.document(id, out);
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         out.open(&format!("pub struct {name}({}) {{", number(set.bits)));
         let (mut taken, mut place) = (HashSet::new(), 0);
         for field in fields {
@@ -56,7 +56,7 @@ impl Generator<'_> {
     pub(super) fn native(&mut self, id: DefinitionId, out: &mut Writer) {
         let (name, native) = (self.name(id), self.runtime("Native"));
         self.document(id, out);
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         out.line(&format!("pub type {name} = {native};"));
     }
 }

@@ -1,10 +1,10 @@
 //! Interfaces: the servant trait, the typed reference with its stubs, the skeleton.
 
-use super::Generator;
 use super::data::tail;
 use super::hash::PerfectHash;
 use super::names::{escaped, free, snake};
 use super::writer::{Line, Writer};
+use super::{Generator, Item};
 use crate::ast::{Direction, Flavor};
 use crate::model::{DefinitionId, Interface, Kind, Parameter, Type};
 use std::collections::HashSet;
@@ -90,8 +90,12 @@ impl Generator<'_> {
                         context: false,
                     };
                     let set = self.names.setter.get(member).map(|method| {
-                        let parameter =
-                            Parameter { direction: Direction::In, name: definition.name, ty: attribute.ty.clone() };
+                        let parameter = Parameter {
+                            direction: Direction::In,
+                            name: definition.name,
+                            ty: attribute.ty.clone(),
+                            annotations: Vec::new(),
+                        };
                         let name = escaped(snake(&wire));
                         Call {
                             wire: format!("_set_{wire}"),
@@ -128,7 +132,7 @@ impl Generator<'_> {
             let (object, either) = (self.object_name(id), self.runtime("Abstract"));
             out.gap();
             out.line(&format!("/// An object or a value that is a [`{}`].", name.trim_start_matches("r#")));
-            self.attributes(out);
+            self.attributes(Item::Type, out);
             out.line(&format!("pub type {reference} = {either}<{object}, dyn {name}>;"));
             self.abstract_kind(id, out);
         }
@@ -168,7 +172,7 @@ impl Generator<'_> {
         let local = self.runtime("Local");
         out.gap();
         out.line(&format!("/// A shared [`{}`].", name.trim_start_matches("r#")));
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         out.line(&format!("pub type {reference} = {local}<dyn {name}>;"));
     }
 
@@ -176,7 +180,7 @@ impl Generator<'_> {
     fn announced_interface(&mut self, id: DefinitionId, out: &mut Writer) {
         let name = self.object_name(id);
         let object = self.runtime("ObjectRef");
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         out.line("#[derive(Clone, Debug, PartialEq, Eq, Hash)]");
         out.line(&format!("pub struct {name}({object});"));
         self.reference_trait(id, &name, "self.0", "object", out);
@@ -190,7 +194,7 @@ impl Generator<'_> {
         let bases: Vec<String> = interface.bases.iter().map(|base| self.path_to_trait(*base)).collect();
         let bounds = if bases.is_empty() { "Send + Sync + 'static".to_owned() } else { bases.join(" + ") };
         self.document(id, out);
-        self.attributes(out);
+        self.attributes(Item::Calls, out);
         let head = format!("pub trait {name}: {bounds} {{");
         // rustfmt breaks bounds eight columns early.
         if out.has_room(head.len() + 8) {
@@ -286,7 +290,7 @@ impl Generator<'_> {
         let first = interface.bases.first().copied();
         out.gap();
         out.line(&format!("/// A reference to a [`{}`].", servant.trim_start_matches("r#")));
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         out.line("#[derive(Clone, Debug, PartialEq, Eq, Hash)]");
         match first {
             None => {
@@ -320,7 +324,7 @@ impl Generator<'_> {
             return;
         }
         out.gap();
-        self.attributes(out);
+        self.attributes(Item::Calls, out);
         out.open(&format!("impl {name} {{"));
         for call in calls {
             out.gap();
@@ -509,7 +513,7 @@ impl Generator<'_> {
     fn skeleton(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
         let (name, servant) = (self.names.skeleton[&id].clone(), self.name(id));
         out.gap();
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         out.line("#[doc(hidden)]");
         let field = format!("std::sync::Arc<dyn {servant}>");
         if out.has_room(name.len() + field.len() + 14) {
@@ -573,7 +577,7 @@ impl Generator<'_> {
     ) {
         let (server_call, exception) = (self.runtime("ServerCall"), self.runtime("SystemException"));
         out.gap();
-        self.attributes(out);
+        self.attributes(Item::Calls, out);
         out.open(&format!("impl {name} {{"));
         out.line("#[doc(hidden)]");
         let mut arms = Writer::at(out.indent() + 2);

@@ -1,11 +1,11 @@
 //! Value types: the structure of the state, the handle, the trait of the operations.
 
-use super::Generator;
 use super::code::{Operand, Read};
 use super::data::{tail, write_value};
 use super::interface::Call;
 use super::names::{escaped, free, snake};
 use super::writer::{Line, Writer};
+use super::{Generator, Item};
 use crate::ast::ValueFlavor;
 use crate::model::{DefinitionId, Kind, Operation, Type, Value};
 use std::collections::HashSet;
@@ -18,7 +18,7 @@ impl Generator<'_> {
         let name = self.name(id);
         let base = self.base_with_state(value);
         self.document(id, out);
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         out.line("#[derive(Clone, Debug, PartialEq)]");
         let mut taken = HashSet::new();
         let mut fields = Vec::new();
@@ -74,7 +74,7 @@ impl Generator<'_> {
         let (reference, value) = (self.names.reference[&id].clone(), self.runtime("ValueRef"));
         out.gap();
         out.line(&format!("/// A shared [`{}`].", of.trim_start_matches("dyn ").trim_start_matches("r#")));
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         out.line(&format!("pub type {reference} = {value}<{of}>;"));
     }
 
@@ -142,7 +142,7 @@ impl Generator<'_> {
     fn abstract_value(&mut self, id: DefinitionId, value: &Value, out: &mut Writer) {
         let name = self.name(id);
         self.document(id, out);
-        self.attributes(out);
+        self.attributes(Item::Calls, out);
         let bounds = self.value_bounds(value);
         out.open(&format!("pub trait {name}: {bounds} {{"));
         for call in self.calls(&value.members) {
@@ -181,7 +181,7 @@ impl Generator<'_> {
         let custom = value.flavor == ValueFlavor::Custom;
         out.gap();
         out.line(&format!("/// The operations of a [`{}`].", state.trim_start_matches("r#")));
-        self.attributes(out);
+        self.attributes(Item::Calls, out);
         out.open(&format!("pub trait {operations}: {bounds} {{"));
         for call in self.calls(&value.members) {
             self.value_operation(id, &call, out);
@@ -236,7 +236,7 @@ impl Generator<'_> {
         let (name, handle) = (self.names.factory[&id].clone(), self.names.reference[&id].clone());
         out.gap();
         out.line(&format!("/// What makes a [`{}`].", self.name(id).trim_start_matches("r#")));
-        self.attributes(out);
+        self.attributes(Item::Calls, out);
         out.open(&format!("pub trait {name}: Send + Sync + 'static {{"));
         let mut taken = HashSet::new();
         for factory in &value.factories {
@@ -274,7 +274,7 @@ impl Generator<'_> {
         let name = self.name(id);
         let ty = self.owned(of);
         self.document(id, out);
-        self.attributes(out);
+        self.attributes(Item::Type, out);
         out.line("#[derive(Clone, Debug, PartialEq)]");
         out.line(&format!("pub struct {name}(pub {ty});"));
         self.handle(id, &name, out);

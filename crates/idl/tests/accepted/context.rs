@@ -1,8 +1,11 @@
 // Made by the IDL compiler of Corelane from context.idl. Changes here are lost.
 
 /// Operations with a context: an empty one follows the arguments.
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
+#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
 pub trait Placed: Send + Sync + 'static {
     fn locate(&self, a: i32) -> Result<(), corelane::SystemException>;
     fn count(&self) -> Result<i32, corelane::SystemException>;
@@ -26,8 +29,8 @@ pub trait Placed: Send + Sync + 'static {
 }
 
 /// A reference to a [`Placed`].
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::pedantic)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlacedRef(corelane::ObjectRef);
 
@@ -49,8 +52,11 @@ impl std::fmt::Display for PlacedRef {
     }
 }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
+#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
 impl PlacedRef {
     pub fn locate(&self, a: i32) -> Result<(), corelane::SystemException> {
         static OPERATION: corelane::mapping::Operation =
@@ -97,13 +103,16 @@ impl PlacedRef {
     }
 }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::pedantic)]
 #[doc(hidden)]
 pub struct PlacedSkeleton(std::sync::Arc<dyn Placed>);
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
+#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
 impl PlacedSkeleton {
     #[doc(hidden)]
     pub fn call(
@@ -163,4 +172,4 @@ impl corelane::mapping::Skeleton for PlacedSkeleton {
     }
 }
 
-corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static PLACED_TYPE for reference PlacedRef = interface("IDL:Placed:1.0", "Placed") }
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)] pub static PLACED_TYPE for reference PlacedRef = interface("IDL:Placed:1.0", "Placed") }

@@ -2,8 +2,13 @@
 
 /// Everything that IDL
 /// can say about data.
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::approx_constant, clippy::enum_variant_names)]
+#[allow(clippy::large_enum_variant, clippy::len_without_is_empty)]
+#[allow(clippy::module_inception, clippy::new_ret_no_self, clippy::pedantic)]
+#[allow(clippy::result_large_err, clippy::should_implement_trait)]
+#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::wrong_self_convention)]
 pub mod every_type {
     use corelane::mapping::{
         Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
@@ -482,8 +487,8 @@ pub mod every_type {
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
             let chosen = match self {
-                Self::Small(discriminator, _) => matches!(discriminator, 1 | 2 | -3),
-                Self::Other(discriminator, _) => !matches!(discriminator, 1 | 2 | -3 | 4),
+                Self::Small(discriminator, _) => matches!(discriminator, -3 | 1 | 2),
+                Self::Other(discriminator, _) => !matches!(discriminator, -3 | 1 | 2 | 4),
                 _ => true,
             };
             if !chosen {
@@ -507,7 +512,7 @@ pub mod every_type {
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             let discriminator = d.read_i32()?;
             match discriminator {
-                1 | 2 | -3 => Ok(Self::Small(discriminator, d.read_i32()?)),
+                -3 | 1 | 2 => Ok(Self::Small(discriminator, d.read_i32()?)),
                 4 => Ok(Self::Large(d.read_f64()?)),
                 _ => Ok(Self::Other(discriminator, d.read_octets_owned()?)),
             }
@@ -544,7 +549,7 @@ pub mod every_type {
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
             let chosen = match self {
-                Self::Other(discriminator) => !matches!(discriminator, true),
+                Self::Other(discriminator) => !*discriminator,
                 _ => true,
             };
             if !chosen {
@@ -597,8 +602,8 @@ pub mod every_type {
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
             let chosen = match self {
-                Self::First(discriminator, _) => matches!(discriminator, 'a' | '\''),
-                Self::Other(discriminator) => !matches!(discriminator, 'a' | '\'' | 'z'),
+                Self::First(discriminator, _) => matches!(discriminator, '\'' | 'a'),
+                Self::Other(discriminator) => !matches!(discriminator, '\'' | 'a' | 'z'),
                 _ => true,
             };
             if !chosen {
@@ -620,7 +625,7 @@ pub mod every_type {
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             let discriminator = d.read_char()?;
             match discriminator {
-                'a' | '\'' => Ok(Self::First(discriminator, d.read_u8()?)),
+                '\'' | 'a' => Ok(Self::First(discriminator, d.read_u8()?)),
                 'z' => Ok(Self::Last(Cdr::decode(d)?)),
                 _ => Ok(Self::Other(discriminator)),
             }

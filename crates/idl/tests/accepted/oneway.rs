@@ -1,8 +1,11 @@
 // Made by the IDL compiler of Corelane from oneway.idl. Changes here are lost.
 
 /// Oneway by an annotation, and not.
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
+#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
 pub trait I: Send + Sync + 'static {
     fn f(&self, x: i32) -> Result<(), corelane::SystemException>;
     fn g(&self, x: i32) -> Result<(), corelane::SystemException>;
@@ -25,8 +28,8 @@ pub trait I: Send + Sync + 'static {
 }
 
 /// A reference to a [`I`].
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::pedantic)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IRef(corelane::ObjectRef);
 
@@ -48,8 +51,11 @@ impl std::fmt::Display for IRef {
     }
 }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
+#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
 impl IRef {
     pub fn f(&self, x: i32) -> Result<(), corelane::SystemException> {
         static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("f");
@@ -79,13 +85,16 @@ impl IRef {
     }
 }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::pedantic)]
 #[doc(hidden)]
 pub struct ISkeleton(std::sync::Arc<dyn I>);
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
+#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
 impl ISkeleton {
     #[doc(hidden)]
     pub fn call(
@@ -139,4 +148,4 @@ impl corelane::mapping::Skeleton for ISkeleton {
     }
 }
 
-corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static I_TYPE for reference IRef = interface("IDL:I:1.0", "I") }
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)] pub static I_TYPE for reference IRef = interface("IDL:I:1.0", "I") }

@@ -1,8 +1,11 @@
 // Made by the IDL compiler of Corelane from root_level.idl. Changes here are lost.
 
 /// Says it again.
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
+#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
 pub trait Echo: Send + Sync + 'static {
     fn echo_string(&self, mesg: &str) -> Result<String, corelane::SystemException>;
 
@@ -24,8 +27,8 @@ pub trait Echo: Send + Sync + 'static {
 }
 
 /// A reference to a [`Echo`].
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::pedantic)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EchoRef(corelane::ObjectRef);
 
@@ -47,8 +50,11 @@ impl std::fmt::Display for EchoRef {
     }
 }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
+#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
 impl EchoRef {
     pub fn echo_string(&self, mesg: &str) -> Result<String, corelane::SystemException> {
         static OPERATION: corelane::mapping::Operation =
@@ -63,13 +69,16 @@ impl EchoRef {
     }
 }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::pedantic)]
 #[doc(hidden)]
 pub struct EchoSkeleton(std::sync::Arc<dyn Echo>);
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
+#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
 impl EchoSkeleton {
     #[doc(hidden)]
     pub fn call(
@@ -119,18 +128,18 @@ impl corelane::mapping::Skeleton for EchoSkeleton {
     }
 }
 
-corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static ECHO_TYPE for reference EchoRef = interface("IDL:Echo:1.0", "Echo") }
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)] pub static ECHO_TYPE for reference EchoRef = interface("IDL:Echo:1.0", "Echo") }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::approx_constant, clippy::pedantic)]
 pub const ANSWER: i32 = 42;
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::pedantic)]
 pub type Lines = Vec<String>;
-corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static LINES_TYPE = alias("IDL:Lines:1.0", "Lines", &sequence(STRING, 0)) }
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)] pub static LINES_TYPE = alias("IDL:Lines:1.0", "Lines", &sequence(STRING, 0)) }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::pedantic)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Option_ {
     pub result: i32,
@@ -138,12 +147,12 @@ pub struct Option_ {
 
 corelane::plain! { Option_ { result: i32 } }
 
-corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static OPTION_TYPE for Option_ = structure("IDL:Option:1.0", "Option", &[
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)] pub static OPTION_TYPE for Option_ = structure("IDL:Option:1.0", "Option", &[
     member("result", LONG),
 ]) }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::pedantic)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Err_ {
     pub lines_seen: Lines,
@@ -168,12 +177,15 @@ impl corelane::mapping::Cdr for Err_ {
 
 corelane::user_exception! { Err_ = "IDL:Err:1.0" }
 
-corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static ERR_TYPE for exception Err_ = exception("IDL:Err:1.0", "Err", &[
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)] pub static ERR_TYPE for exception Err_ = exception("IDL:Err:1.0", "Err", &[
     member("lines_seen", &LINES_TYPE),
 ]) }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
+#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
 pub trait Result_: Echo {
     fn r#match(&self, r#type: &Option_, self_: &[&str]) -> Result<Lines, result::MatchError>;
     fn servant_(&self) -> Result<(), corelane::SystemException>;
@@ -196,8 +208,8 @@ pub trait Result_: Echo {
 }
 
 /// A reference to a [`Result_`].
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::pedantic)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ResultRef(EchoRef);
 
@@ -233,8 +245,11 @@ impl From<ResultRef> for EchoRef {
     }
 }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
+#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
 impl ResultRef {
     pub fn r#match(&self, r#type: &Option_, self_: &[&str]) -> Result<Lines, result::MatchError> {
         static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("match");
@@ -269,13 +284,16 @@ impl ResultRef {
     }
 }
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::pedantic)]
 #[doc(hidden)]
 pub struct ResultSkeleton(std::sync::Arc<dyn Result_>);
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
+#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
 impl ResultSkeleton {
     #[doc(hidden)]
     pub fn call(
@@ -340,11 +358,16 @@ impl corelane::mapping::Skeleton for ResultSkeleton {
     }
 }
 
-corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub)] pub static RESULT_TYPE for reference ResultRef = interface("IDL:Result:1.0", "Result") }
+corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)] pub static RESULT_TYPE for reference ResultRef = interface("IDL:Result:1.0", "Result") }
 
 /// What belongs to `Result`.
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::approx_constant, clippy::enum_variant_names)]
+#[allow(clippy::large_enum_variant, clippy::len_without_is_empty)]
+#[allow(clippy::module_inception, clippy::new_ret_no_self, clippy::pedantic)]
+#[allow(clippy::result_large_err, clippy::should_implement_trait)]
+#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::wrong_self_convention)]
 pub mod result {
     corelane::raises! {
         /// What the operation may raise.

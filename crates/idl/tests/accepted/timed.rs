@@ -1,8 +1,13 @@
 // Made by the IDL compiler of Corelane from timed.idl. Changes here are lost.
 
 /// Operations that say how long they take at most.
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::approx_constant, clippy::enum_variant_names)]
+#[allow(clippy::large_enum_variant, clippy::len_without_is_empty)]
+#[allow(clippy::module_inception, clippy::new_ret_no_self, clippy::pedantic)]
+#[allow(clippy::result_large_err, clippy::should_implement_trait)]
+#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::wrong_self_convention)]
 pub mod timed {
     use corelane::mapping::{Operation, OperationTable, ServerCall, Skeleton};
     use corelane::{ObjectRef, Reference, Servant, SystemException};

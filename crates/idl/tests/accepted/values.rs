@@ -1,7 +1,12 @@
 // Made by the IDL compiler of Corelane from values.idl. Changes here are lost.
 
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[allow(unused_qualifications, clippy::all, clippy::pedantic)]
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::approx_constant, clippy::enum_variant_names)]
+#[allow(clippy::large_enum_variant, clippy::len_without_is_empty)]
+#[allow(clippy::module_inception, clippy::new_ret_no_self, clippy::pedantic)]
+#[allow(clippy::result_large_err, clippy::should_implement_trait)]
+#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::wrong_self_convention)]
 pub mod values {
     use corelane::mapping::{
         Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
@@ -1411,7 +1416,7 @@ pub mod values {
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
             let chosen = match self {
-                Self::Other(discriminator) => !matches!(discriminator, 0 | 1 | 2),
+                Self::Other(discriminator) => !matches!(discriminator, 0..=2),
                 _ => true,
             };
             if !chosen {

@@ -109,6 +109,10 @@ impl Preprocessor<'_> {
                 arguments
             }
         };
+        if token.text == self.names.pragma {
+            self.pragma_operator(token, &arguments);
+            return true;
+        }
         // What is only looked at counts too: bodies whose arguments are empty, arguments of arguments.
         let looked_at = arguments.iter().map(Vec::len).fold(definition.body.len(), usize::saturating_add);
         if !self.spend(looked_at, token.span) {
@@ -133,6 +137,32 @@ impl Preprocessor<'_> {
         self.active.insert(token.text);
         self.expansions.push(Expansion { tokens: tokens.into(), next: 0, of: Some(token.text), barrier: false });
         true
+    }
+
+    /// `_Pragma("prefix \"omg.org\"")`: a directive that a macro can make.
+    fn pragma_operator(&mut self, operator: &Token, arguments: &[Vec<Token>]) {
+        let [Some([text])] = [arguments.first().map(Vec::as_slice)] else {
+            return self.report(Diagnostic::error(operator.span, "`_Pragma` needs one string"));
+        };
+        let literal = self.environment.symbols.text(text.text);
+        let Some(inner) = literal.trim_start_matches('L').strip_prefix('"').filter(|_| text.kind == TokenKind::String)
+        else {
+            return self.report(Diagnostic::error(text.span, "`_Pragma` needs one string"));
+        };
+        let directive = inner.trim_end_matches('"').replace("\\\"", "\"").replace("\\\\", "\\");
+        let mut found = Findings { skipping: true, ..Findings::default() };
+        let mut scanner = Scanner::new(&directive, 0, super::Position::START);
+        let mut tokens = Vec::new();
+        loop {
+            let token = scanner.next(self.environment.symbols, &mut found);
+            if token.kind == TokenKind::End {
+                break;
+            }
+            tokens.push(Token { span: text.span, ..token });
+        }
+        if self.spend(tokens.len(), operator.span) {
+            self.pragma(operator.span, tokens);
+        }
     }
 
     /// Counts tokens that macros make or look at. `false`: the limit is reached, and it has been said.

@@ -1,0 +1,22 @@
+//! What the IDL compiler's own tests only look at compiles, and rustc and clippy have nothing to say of it: neither where it is public
+//! nor where it is private, which clippy judges more strictly.
+
+include!(concat!(env!("OUT_DIR"), "/accepted/all.rs"));
+
+pub mod public {
+    //! The same once more, for programs that show it to others.
+    corelane::include_idl!("lints");
+}
+
+mod private {
+    corelane::include_idl!("lints");
+}
+
+#[test]
+fn constants_have_their_values() {
+    use every_type::every_type as all;
+    assert_eq!((all::LIMIT, all::BIG, all::MASK, all::YES), (16, u64::MAX, 240, true));
+    assert_eq!((all::GREETING, all::WIDE_GREETING, all::ONE_LETTER), ("hello \"world\" \n", "\u{4e2d}", 'x'));
+    assert_eq!((all::FAVOURITE, all::HALF), (all::Colour::Green, 0.5));
+    assert_eq!(private::lints::Numbers::Few(7, 1).discriminator(), 7);
+}
