@@ -268,6 +268,8 @@ impl Dump<'_> {
                 Err(_) => u64::try_from(*number).map_or_else(|_| json!(number.to_string()), |number| json!(number)),
             },
             ConstantValue::Float(number) => json!(number),
+            // No number of JSON's readers has so many digits.
+            ConstantValue::LongDouble(number) => json!(number.to_string()),
             ConstantValue::Fixed(digits, scale) => json!({ "digits": digits.to_string(), "scale": scale }),
             ConstantValue::Character(character) => json!(character.to_string()),
             ConstantValue::String(text) => json!(text),

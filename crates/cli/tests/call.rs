@@ -185,6 +185,27 @@ fn declarations_are_dumped() {
     let counter = find("Counter");
     assert_eq!((&counter["bases"], &counter["id"]), (&json!(["Shop::Base"]), &json!("IDL:test/Shop/Counter:1.0")));
     assert_eq!(counter["definitions"][0]["parameters"][2]["direction"], json!("inout"));
+    let idl_4 = idl.replace("shop.idl", "idl_4.idl");
+    let text = "@annotation unit { string of; };\nstruct Nothing {};\n@nested struct S { @key @id(2 + 1) N x; };\n\
+                interface I { @wcet(500) void f(@unit(of = \"m\") in long a); };\n";
+    fs::write(&idl_4, text).unwrap();
+    assert_eq!(corelane(&["idl", "dump", "-DN=long", &idl_4]).status.code(), Some(1));
+    let output = corelane(&["idl", "dump", "-DN=long", "--idl-4", &idl_4]);
+    let dump: Json = serde_json::from_str(&said(&output)).unwrap();
+    let all = &dump["definitions"];
+    let of = |name: &str| all.as_array().unwrap().iter().find(|one| one["name"] == name).cloned().unwrap();
+    assert_eq!(of("S")["annotations"], json!([{ "name": "nested", "arguments": [] }]));
+    let member = json!([
+        { "name": "key", "arguments": [] },
+        { "name": "id", "arguments": [{ "name": null, "value": "2 + 1" }] },
+    ]);
+    assert_eq!(of("S")["members"][0]["annotations"], member);
+    let operation = &of("I")["definitions"][0];
+    assert_eq!(operation["annotations"][0]["name"], json!("wcet"));
+    let unit = json!([{ "name": "unit", "arguments": [{ "name": "of", "value": "\"m\"" }] }]);
+    assert_eq!(operation["parameters"][0]["annotations"], unit);
+    let call = ["call", "-DN=long", "--idl-4", "--idl", &idl_4, "corbaloc::127.0.0.1:1/x", "f", "1"];
+    assert!(said(&corelane(&call)).contains("TRANSIENT"));
     assert_eq!(corelane(&["idl", "dump", "/no/such.idl"]).status.code(), Some(1));
     assert_eq!(corelane(&["idl", "dump"]).status.code(), Some(2));
 }

@@ -4,6 +4,7 @@
 //! the checks and the back ends work on one tree. Components, homes, event types, ports and template modules
 //! are recognised and refused while parsing; they leave no node.
 
+use crate::binary128::Binary128;
 use crate::lex::token::Token;
 use crate::source::Span;
 use crate::symbol::Symbol;
@@ -485,8 +486,8 @@ pub struct Expression {
 pub enum ExpressionKind {
     /// An integer literal.
     Integer(u64),
-    /// A floating-point literal.
-    Float(f64, bool),
+    /// A floating-point literal: as a `double`, which may be infinite, and as a `long double`.
+    Float(f64, Binary128),
     /// A fixed-point literal: digits without a point, number of digits behind the point.
     Fixed(u128, u32),
     /// A character literal; the flag says wide.

@@ -3,7 +3,7 @@
 mod words;
 
 use crate::compile::{Compilation, Options};
-use crate::lex::NoFiles;
+use crate::lex::{Files, NoFiles};
 use crate::limits::Limits;
 use std::path::Path;
 
@@ -11,14 +11,32 @@ use std::path::Path;
 ///
 /// The limits are smaller than the default ones, so that a text that runs into one does so in milliseconds.
 pub fn source(bytes: &[u8]) {
-    compile(bytes.to_vec(), false);
+    compile(bytes.to_vec(), false, &NoFiles);
 }
 
 /// Takes each byte behind the first as a few tokens that stand in a text often: most of what is behind the scanner is reached by
 /// this, and seldom by text. The first byte chooses settings.
 pub fn tokens(bytes: &[u8]) {
     let Some((settings, words)) = bytes.split_first() else { return };
-    compile(text_of(words).into_bytes(), settings & 1 == 1);
+    let files = Included(if settings & 2 == 2 { Some(text_of(&words[words.len() / 2..])) } else { None });
+    compile(text_of(words).into_bytes(), settings & 1 == 1, &files);
+}
+
+/// Files that include each other, one of them the second half of the words, which paths reach by several spellings.
+struct Included(Option<String>);
+
+impl Files for Included {
+    fn read(&self, path: &Path) -> Option<Vec<u8>> {
+        let text = self.0.as_ref()?;
+        let text = match path.file_name()?.to_str()? {
+            "half.idl" => text.clone(),
+            "guarded.idl" => format!("#ifndef GUARDED\n#define GUARDED\n#include \"half.idl\"\n{text}\n#endif\n"),
+            "once.idl" => format!("#pragma once\n#include <../in/./guarded.idl>\n#pragma prefix \"once.org\"\n{text}"),
+            "endless.idl" => format!("typedef long T;\n#include \"endless.idl\"\n{text}"),
+            _ => return None,
+        };
+        Some(text.into_bytes())
+    }
 }
 
 /// The words that bytes stand for; what is open at the end is closed.
@@ -33,10 +51,11 @@ fn text_of(bytes: &[u8]) -> String {
     text + &"};".repeat(open)
 }
 
-fn compile(text: Vec<u8>, idl_4: bool) {
+fn compile(text: Vec<u8>, idl_4: bool, files: &dyn Files) {
     let limits = Limits { expanded_tokens: 4_000, inclusions: 10, array_elements: 1 << 16, ..Limits::default() };
-    let options = Options { defines: vec!["VALUE=1".to_owned()], limits, idl_4, ..Options::default() };
-    let mut compilation = Compilation::of_text(Path::new("fuzz.idl"), text, &options, &NoFiles);
+    let (defines, include) = (vec!["VALUE=1".to_owned()], vec!["in".into()]);
+    let options = Options { defines, include, limits, idl_4 };
+    let mut compilation = Compilation::of_text(Path::new("fuzz.idl"), text, &options, files);
     if compilation.is_accepted() {
         let _ = compilation.to_rust();
     }
@@ -113,6 +132,7 @@ mod tests {
         let more = bytes(&["void f(in long p, out S q, inout any r) raises (X);", "};", "};", "};", "#"]);
         tokens(&[vec![1], of, more].concat());
         WORDS.iter().for_each(|word| tokens(&[vec![0], bytes(&[word])].concat()));
+        WORDS.iter().for_each(|word| tokens(&[vec![3], bytes(&[word, word])].concat()));
     }
 
     #[test]

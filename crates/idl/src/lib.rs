@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ast;
+pub mod binary128;
 mod build;
 pub mod command;
 pub mod compile;

@@ -2,6 +2,7 @@
 //! back ends work on this.
 
 use crate::ast::{self, Basic, Direction, Flavor, ValueFlavor};
+use crate::binary128::Binary128;
 use crate::source::Span;
 use crate::symbol::Symbol;
 use std::collections::{HashMap, HashSet};
@@ -339,8 +340,10 @@ pub enum Type {
 pub enum ConstantValue {
     /// Of an integer type, or octet.
     Integer(i128),
-    /// Of a floating-point type.
+    /// Of type `float` or `double`.
     Float(f64),
+    /// Of type `long double`.
+    LongDouble(Binary128),
     /// A fixed-point number: digits, and how many of them are behind the point.
     Fixed(i128, u32),
     /// A character, narrow or wide.

@@ -106,6 +106,57 @@ fn messages_can_be_json() {
 }
 
 #[test]
+fn messages_in_json_are_json() {
+    let folder = Folder::new("json_escapes");
+    let name = "a \"b\"\\c\td.idl";
+    std::fs::write(folder.0.join(name), "#error say \"no\" \\ or\tnot \u{1}\u{e9}\ntypedef Gone T;\n").unwrap();
+    let (status, shown) = folder.run(&["--message-format=json", "--check", &format!("@{name}")]);
+    assert_eq!(status, command::REFUSED);
+    let messages: Vec<serde_json::Value> = shown
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    assert_eq!(messages.len(), 2, "{shown}");
+    assert!(messages[0]["message"].as_str().unwrap().contains("say \"no\" \\ or not \u{1}\u{e9}"), "{shown}");
+    assert_eq!(messages[1]["message"], "`Gone` is not declared");
+    let name = serde_json::to_string(name).unwrap();
+    let known = messages.iter().filter(|message| message.to_string().contains(name.trim_matches('"')));
+    assert_eq!(known.count(), 2, "{shown}");
+}
+
+#[test]
+fn several_files_are_compiled_as_each_alone_would_be() {
+    let folder = Folder::new("several");
+    std::fs::write(folder.0.join("other.idl"), "#include <types.idl>\nstruct S { Longs of; };\n").unwrap();
+    let all = ["-I@include", "-DLONG=long", "-o", "@all", "--depfile", "@all.d", "@sum.idl", "@other.idl"];
+    assert_eq!(folder.run(&all), (command::ACCEPTED, String::new()));
+    for name in ["sum", "other"] {
+        let file = format!("@{name}.idl");
+        let alone = ["-I@include", "-DLONG=long", "-o", "@alone", &file];
+        assert_eq!(folder.run(&alone).0, command::ACCEPTED);
+        let read = |part: &str| std::fs::read(folder.0.join(part).join(name).with_extension("rs")).unwrap();
+        assert_eq!(read("all"), read("alone"));
+    }
+    let at = folder.0.display();
+    let expected = format!(
+        "{at}/all/sum.rs: {at}/sum.idl {at}/include/types.idl\n{at}/all/other.rs: {at}/other.idl {at}/include/types.idl\n"
+    );
+    assert_eq!(std::fs::read_to_string(folder.0.join("all.d")).unwrap(), expected);
+}
+
+#[test]
+fn the_builder_writes_no_two_files_to_one_name() {
+    let folder = Folder::new("builder_two_files");
+    std::fs::write(folder.0.join("include/x.idl"), "interface First {};\n").unwrap();
+    std::fs::write(folder.0.join("x.idl"), "interface Second {};\n").unwrap();
+    let first = Builder::new().output(&folder.0).try_compile(&folder.0.join("include/x.idl")).unwrap();
+    let refused = Builder::new().output(&folder.0).try_compile(&folder.0.join("x.idl")).unwrap_err();
+    assert!(refused.contains("would both become"), "{refused}");
+    assert!(std::fs::read_to_string(first).unwrap().contains("First"));
+    assert!(Builder::new().output(folder.0.join("include")).try_compile(&folder.0.join("x.idl")).is_ok());
+}
+
+#[test]
 fn the_builder_leaves_alone_what_would_not_change() {
     let folder = Folder::new("builder");
     let builder = Builder::new().include(folder.0.join("include")).define("LONG", "long").output(&folder.0);

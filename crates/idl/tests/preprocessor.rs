@@ -53,6 +53,24 @@ fn conditions_choose() {
 }
 
 #[test]
+fn what_cpp_has_besides() {
+    for text in [
+        "%:define N 3\nmodule M <% typedef long T<:N:>; %>;\n%:define CAT(a, b) a%:%:b\ntypedef M::CAT(, T) U;",
+        "typedef sequence<::T> L;\n",
+        "#if 1 and not 0 and __STDC__\ntypedef long and;\n#endif\ntypedef and U;",
+        "const string<11> day = __DATE__; const string<8> time = __TIME__;\n#ifdef __DATE__\ntypedef long T;\n#endif\ntypedef T U;",
+        "_Pragma(\"prefix \\\"a.org\\\"\") interface I {};\n#pragma ID I \"IDL:a.org/I:1.0\"\n",
+        "#define PREFIX(x) _Pragma(#x) \nPREFIX(prefix \"a.org\") interface I {};\n#pragma ID I \"IDL:a.org/I:1.0\"\n",
+    ] {
+        let text = if text.contains("::T>") { format!("typedef long T; {text}") } else { text.to_owned() };
+        accepted(&text);
+    }
+    assert_eq!(said("_Pragma(once)"), ["error a.idl:1: `_Pragma` needs one string"]);
+    assert_eq!(said("_Pragma(\"prefix\")").len(), 1);
+    assert_eq!(said("_Pragma"), ["error a.idl:1: a declaration was expected, `_Pragma` was found"]);
+}
+
+#[test]
 fn prose_and_foreign_pragmas_are_no_tokens() {
     accepted("#pragma somebody's \"own\ntypedef long T;\n#pragma omni @#$\n");
     assert_eq!(said("#warning don't\n"), ["warning a.idl:1: `#warning` says: don't"]);

@@ -14,6 +14,18 @@ const MORE_FRACTION: u32 = 112 - 52;
 const MORE_BIAS: u128 = 16_383 - 1_023;
 
 impl LongDouble {
+    /// The number with these bits, the sign the highest (IEEE 754, 3.4).
+    #[must_use]
+    pub const fn from_bits(bits: u128) -> Self {
+        LongDouble(bits.to_be_bytes())
+    }
+
+    /// The bits, the sign the highest.
+    #[must_use]
+    pub const fn to_bits(self) -> u128 {
+        u128::from_be_bytes(self.0)
+    }
+
     /// The value of an `f64`, exactly.
     #[must_use]
     pub const fn from_f64(value: f64) -> Self {

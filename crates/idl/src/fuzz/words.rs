@@ -223,6 +223,10 @@ pub(super) const WORDS: &[&str] = &[
     "\n#else\n",
     "\n#endif\n",
     "\n#include <orb.idl>\n",
+    "\n#include \"half.idl\"\n",
+    "\n#include <guarded.idl>\n",
+    "\n#include \"../in/once.idl\"\n",
+    "\n#include <endless.idl>\n",
     "/** what it is */",
     "//@top_level\n",
 ];

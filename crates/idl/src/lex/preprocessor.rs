@@ -488,7 +488,10 @@ impl Preprocessor<'_> {
             if token.spaced && !words.is_empty() {
                 words.push(' ');
             }
-            words.push_str(&spelling(token, self.environment.symbols));
+            match token.kind {
+                TokenKind::Unknown => words.push_str(self.environment.sources.text(token.span)),
+                _ => words.push_str(&spelling(token, self.environment.symbols)),
+            }
         }
         words
     }

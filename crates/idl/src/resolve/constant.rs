@@ -2,6 +2,7 @@
 
 use super::{At, Failed, Found, Resolved, Resolver, What, decimal};
 use crate::ast::{Basic, Binary, Expression, ExpressionKind as E, Unary};
+use crate::binary128::Binary128;
 use crate::diagnostic::Diagnostic;
 use crate::model::{ConstantValue as V, DefinitionId, Kind, Type};
 use crate::source::Span;
@@ -136,11 +137,15 @@ impl Resolver<'_> {
                     let name = kind.text();
                     return self.fail(Diagnostic::error(span, format!("the value does not fit `{name}`")));
                 }
-                if kind == Basic::LongDouble && !is_exact(expression) {
-                    let message = "the value of a `long double` constant has the precision of a `double`";
-                    let diagnostic = Diagnostic::warning(span, message);
-                    self.report(diagnostic.note(format!("it becomes {number:?}: the compiler computes with doubles")));
+                if kind == Basic::Float {
+                    // It is the value that others find who use the constant.
+                    #[expect(clippy::cast_possible_truncation, reason = "the value of a `float` is rounded to one")]
+                    let value = f64::from(*number as f32);
+                    return Ok(V::Float(value));
                 }
+            }
+            (V::LongDouble(number), _) if !number.is_finite() => {
+                return self.fail(Diagnostic::error(span, "the value does not fit `long double`"));
             }
             (V::String(text), Target::String { bound: Some(bound), .. }) => {
                 let length = text.chars().count();
@@ -199,14 +204,15 @@ impl Resolver<'_> {
             E::Faulty => Err(Failed),
             E::Integer(value) => match target {
                 Target::Integer { .. } => Ok(V::Integer(i128::from(*value))),
-                #[expect(
-                    clippy::cast_precision_loss,
-                    reason = "an integer literal where a floating-point one is wanted"
-                )]
-                Target::Float { .. } if self.extended => Ok(V::Float(*value as f64)),
+                Target::Float { kind } if self.extended => Ok(integer_as(i128::from(*value), kind)),
                 _ => self.mismatch(span, "an integer", target),
             },
-            E::Float(value, _) => match target {
+            E::Float(value, long) => match target {
+                Target::Float { kind: Basic::LongDouble } => Ok(V::LongDouble(*long)),
+                Target::Float { kind } if !value.is_finite() => {
+                    let message = format!("the value does not fit `{}`", kind.text());
+                    self.fail(Diagnostic::error(span, message))
+                }
                 Target::Float { .. } => Ok(V::Float(*value)),
                 _ => self.mismatch(span, "a floating-point number", target),
             },
@@ -270,14 +276,19 @@ impl Resolver<'_> {
                 let (value, ty) = (value.clone(), self.model.resolved(ty).clone());
                 let found = match (&value, target) {
                     (V::Integer(_), Target::Integer { .. })
-                    | (V::Float(_), Target::Float { .. })
                     | (V::Fixed(..), Target::Fixed(_))
                     | (V::Boolean(_), Target::Boolean) => return Ok(value),
-                    #[expect(
-                        clippy::cast_precision_loss,
-                        reason = "an integer constant where a floating-point one is wanted"
-                    )]
-                    (V::Integer(number), Target::Float { .. }) if self.extended => return Ok(V::Float(*number as f64)),
+                    (V::Float(number), Target::Float { kind: Basic::LongDouble }) => {
+                        return Ok(V::LongDouble(Binary128::of_double(*number)));
+                    }
+                    (V::LongDouble(_), Target::Float { kind: Basic::LongDouble })
+                    | (V::Float(_), Target::Float { .. }) => {
+                        return Ok(value);
+                    }
+                    (V::LongDouble(number), Target::Float { .. }) => return Ok(V::Float(number.to_double())),
+                    (V::Integer(number), Target::Float { kind }) if self.extended => {
+                        return Ok(integer_as(*number, kind));
+                    }
                     (V::Character(_), Target::Character { wide: wanted })
                     | (V::String(_), Target::String { wide: wanted, .. })
                         if wanted == wide =>
@@ -288,7 +299,7 @@ impl Resolver<'_> {
                         return Ok(value);
                     }
                     (V::Integer(_), _) => "an integer",
-                    (V::Float(_), _) => "a floating-point number",
+                    (V::Float(_) | V::LongDouble(_), _) => "a floating-point number",
                     (V::Fixed(..), _) => "a fixed-point number",
                     (V::Boolean(_), _) => "a boolean",
                     (V::Character(_), _) if wide => "a wide character",
@@ -335,9 +346,10 @@ impl Resolver<'_> {
 
     fn unary(&mut self, operator: Unary, value: V, span: Span, target: Target) -> Resolved<V> {
         match (operator, value) {
-            (Unary::Plus, value @ (V::Integer(_) | V::Float(_) | V::Fixed(..))) => Ok(value),
+            (Unary::Plus, value @ (V::Integer(_) | V::Float(_) | V::LongDouble(_) | V::Fixed(..))) => Ok(value),
             (Unary::Minus, V::Integer(value)) => self.in_range(value.checked_neg(), span),
             (Unary::Minus, V::Float(value)) => Ok(V::Float(-value)),
+            (Unary::Minus, V::LongDouble(value)) => Ok(V::LongDouble(value.negated())),
             (Unary::Minus, V::Fixed(digits, scale)) => Ok(V::Fixed(-digits, scale)),
             (Unary::Complement, V::Integer(value)) => match target {
                 Target::Integer { signed: false, .. } if value >= 0 => {
@@ -381,8 +393,15 @@ impl Resolver<'_> {
                     Binary::Divide => left / right,
                     _ => return self.no_operator(span, target),
                 };
-                Ok(V::Float(value))
+                self.finite(V::Float(value), value.is_finite(), span, target)
             }
+            (V::LongDouble(_), V::LongDouble(right)) if operator == Binary::Divide && right.is_zero() => {
+                self.fail(Diagnostic::error(right_span, "division by zero"))
+            }
+            (V::LongDouble(left), V::LongDouble(right)) => match Binary128::apply(operator, left, right) {
+                Some(value) => self.finite(V::LongDouble(value), value.is_finite(), span, target),
+                None => self.no_operator(span, target),
+            },
             (V::Fixed(..), V::Fixed(0, _)) if operator == Binary::Divide => {
                 self.fail(Diagnostic::error(right_span, "division by zero"))
             }
@@ -395,6 +414,16 @@ impl Resolver<'_> {
             }
             (V::Faulty, _) | (_, V::Faulty) => Err(Failed),
             _ => self.no_operator(span, target),
+        }
+    }
+
+    /// Sub-expressions too have to be numbers.
+    fn finite(&mut self, value: V, finite: bool, span: Span, target: Target) -> Resolved<V> {
+        match target {
+            Target::Float { kind } if !finite => {
+                self.fail(Diagnostic::error(span, format!("the value does not fit `{}`", kind.text())))
+            }
+            _ => Ok(value),
         }
     }
 
@@ -449,13 +478,8 @@ fn basic_target(basic: Basic) -> Option<Target> {
     }
 }
 
-/// Whether a double holds what the expression says: computing may round.
-fn is_exact(expression: &Expression) -> bool {
-    match &expression.kind {
-        E::Float(_, exact) => *exact,
-        E::Unary(_, operand) => is_exact(operand),
-        E::Binary(..) => false,
-        // Of another constant it has been said.
-        _ => true,
-    }
+/// An integer where a floating-point number is wanted.
+fn integer_as(number: i128, kind: Basic) -> V {
+    let long = Binary128::of_integer(number);
+    if kind == Basic::LongDouble { V::LongDouble(long) } else { V::Float(long.to_double()) }
 }

@@ -5,6 +5,7 @@ use super::names::{escaped, free, is_reference, snake, upper_camel};
 use super::writer::{Line, Writer};
 use super::{Generator, Item};
 use crate::ast::Basic;
+use crate::binary128::Binary128;
 use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Struct, Type, Union};
 use std::collections::HashSet;
 
@@ -384,7 +385,7 @@ impl Generator<'_> {
             Type::FixedConstant => (self.fixed_of(value), false),
             _ => (self.owned(ty), false),
         };
-        let mut text = match (&resolved, value) {
+        let text = match (&resolved, value) {
             (Type::Fixed(_, behind), ConstantValue::Fixed(digits, scale)) => {
                 // The value was checked to fit.
                 let raised = digits * 10_i128.pow(u32::from(*behind).saturating_sub(*scale));
@@ -392,9 +393,6 @@ impl Generator<'_> {
             }
             _ => self.constant_value(value, single),
         };
-        if resolved == Type::Basic(Basic::LongDouble) {
-            text = format!("{}::from_f64({text})", self.runtime("LongDouble"));
-        }
         let name = self.name(id);
         self.document(id, out);
         self.attributes(Item::Constant, out);
@@ -414,6 +412,15 @@ impl Generator<'_> {
             #[expect(clippy::cast_possible_truncation, reason = "the value was checked to fit")]
             ConstantValue::Float(value) if single => format!("{:?}", *value as f32),
             ConstantValue::Float(value) => format!("{value:?}"),
+            ConstantValue::LongDouble(value) => {
+                let (name, double) = (self.runtime("LongDouble"), value.to_double());
+                if Binary128::of_double(double) == *value {
+                    return format!("{name}::from_f64({double:?})");
+                }
+                let bits = format!("{:032x}", value.bits());
+                let groups: Vec<&str> = (0..8).map(|group| &bits[group * 4..group * 4 + 4]).collect();
+                format!("{name}::from_bits(0x{})", groups.join("_"))
+            }
             ConstantValue::Boolean(value) => value.to_string(),
             ConstantValue::Character(value) => format!("{value:?}"),
             ConstantValue::String(value) => format!("{value:?}"),

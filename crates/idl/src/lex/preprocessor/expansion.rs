@@ -149,7 +149,7 @@ impl Preprocessor<'_> {
         else {
             return self.report(Diagnostic::error(text.span, "`_Pragma` needs one string"));
         };
-        let directive = inner.trim_end_matches('"').replace("\\\"", "\"").replace("\\\\", "\\");
+        let directive = inner.strip_suffix('"').unwrap_or(inner).replace("\\\"", "\"").replace("\\\\", "\\");
         let mut found = Findings { skipping: true, ..Findings::default() };
         let mut scanner = Scanner::new(&directive, 0, super::Position::START);
         let mut tokens = Vec::new();

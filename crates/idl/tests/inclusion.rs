@@ -1,0 +1,129 @@
+//! Where included files are looked for, how often they are read, and what holds within them.
+
+use corelane_idl::Files;
+use corelane_idl::compile::{Compilation, Options};
+use std::path::Path;
+
+/// Files by their paths.
+struct Texts<'t>(&'t [(&'t str, &'t str)]);
+
+impl Files for Texts<'_> {
+    fn read(&self, path: &Path) -> Option<Vec<u8>> {
+        self.0.iter().find(|(known, _)| Path::new(known) == path).map(|(_, text)| text.as_bytes().to_vec())
+    }
+}
+
+/// The messages about `main/a.idl`, with their places.
+fn said(text: &str, include: &[&str], files: &[(&str, &str)]) -> Vec<String> {
+    let options = Options { include: include.iter().map(Into::into).collect(), ..Options::default() };
+    let compilation = Compilation::of_text(Path::new("main/a.idl"), text.into(), &options, &Texts(files));
+    let place = |diagnostic: &corelane_idl::diagnostic::Diagnostic| {
+        let location = compilation.sources.location(diagnostic.span);
+        format!("{}:{}: {}", location.path.display(), location.line, diagnostic.message)
+    };
+    compilation.diagnostics.list().iter().map(place).collect()
+}
+
+#[track_caller]
+fn accepted(text: &str, include: &[&str], files: &[(&str, &str)]) {
+    assert_eq!(said(text, include, files), Vec::<String>::new(), "{text}");
+}
+
+#[test]
+fn quotes_look_beside_the_file_first_and_brackets_do_not() {
+    let files = [
+        ("main/t.idl", "typedef long Beside;"),
+        ("one/t.idl", "typedef long One;"),
+        ("two/t.idl", "typedef long Two;"),
+    ];
+    accepted("#include \"t.idl\"\ntypedef Beside T;", &["one", "two"], &files);
+    accepted("#include <t.idl>\ntypedef One T;", &["one", "two"], &files);
+    accepted("#include <t.idl>\ntypedef Two T;", &["two", "one"], &files);
+    accepted("#define WHICH <t.idl>\n#include WHICH\ntypedef One T;", &["one"], &files);
+    let missing = said("#include <t.idl>\n", &["three"], &files);
+    assert_eq!(missing, ["main/a.idl:1: there is no file `t.idl`"]);
+}
+
+#[test]
+fn an_included_file_looks_beside_itself() {
+    let files = [
+        ("one/outer.idl", "#include \"inner.idl\"\n"),
+        ("one/inner.idl", "typedef long Right;\n"),
+        ("main/inner.idl", "typedef long Wrong;\n"),
+    ];
+    accepted("#include \"../one/outer.idl\"\n", &[], &[("main/../one/outer.idl", "typedef long T;")]);
+    accepted("#include <outer.idl>\ntypedef Right T;", &["one"], &files);
+}
+
+#[test]
+fn guards_and_once_keep_a_file_from_being_read_again() {
+    let guarded = "#ifndef G\n#define G\ntypedef long T;\n#endif\n";
+    for text in [guarded, "#pragma once\ntypedef long T;\n", "_Pragma(\"once\") typedef long T;\n"] {
+        accepted(
+            "#include \"t.idl\"\n#include \"./t.idl\"\n#include \"t.idl\"\n",
+            &[],
+            &[("main/t.idl", text), ("main/./t.idl", text)],
+        );
+    }
+    let twice = said("#include \"t.idl\"\n#include \"t.idl\"\n", &[], &[("main/t.idl", "interface T {};")]);
+    assert_eq!(twice, ["main/t.idl:1: `T` is declared twice in one scope"]);
+    // A guard that is undefined again lets the file in.
+    let again = said(
+        "#include \"t.idl\"\n#undef G\n#include \"t.idl\"\n",
+        &[],
+        &[("main/t.idl", "#ifndef G\n#define G\ninterface T {};\n#endif\n")],
+    );
+    assert_eq!(again, ["main/t.idl:3: `T` is declared twice in one scope"]);
+}
+
+#[test]
+fn a_file_that_includes_itself_ends_in_one_message() {
+    let endless = said("#include \"t.idl\"\n", &[], &[("main/t.idl", "#include \"t.idl\"\n")]);
+    assert_eq!(endless, ["main/t.idl:1: files include each other more than 200 deep"]);
+    let twice = "#include \"t.idl\"\n".repeat(2);
+    let many = said(
+        &twice,
+        &[],
+        &[
+            ("main/t.idl", "#include \"u.idl\"\n"),
+            ("main/u.idl", &"#include \"v.idl\"\n".repeat(10_000)),
+            ("main/v.idl", "\n"),
+        ],
+    );
+    assert_eq!(many.first().map(String::as_str), Some("main/u.idl:9997: more than 20000 inclusions"));
+}
+
+#[test]
+fn a_file_can_stand_within_a_declaration() {
+    let files = [
+        ("main/members.inc", "long a;\nlong b;\n"),
+        ("main/module.inc", "typedef long T;\n"),
+        ("main/end.inc", "};\n"),
+    ];
+    accepted(
+        "module M {\n#include \"module.inc\"\n};\nstruct S {\n#include \"members.inc\"\n};\ntypedef M::T U;",
+        &[],
+        &files,
+    );
+    accepted("struct S { long a;\n#include \"end.inc\"\ntypedef S T;", &[], &files);
+    let open = said("#include \"open.inc\"\n#endif\n", &[], &[("main/open.inc", "#if 1\n")]);
+    assert_eq!(
+        open,
+        ["main/open.inc:1: a condition has no `#endif`", "main/a.idl:2: `#endif` without a condition before it"]
+    );
+}
+
+#[test]
+fn lines_and_prefixes_end_with_their_file() {
+    let files = [("main/t.idl", "#line 70 \"other.idl\"\n#pragma prefix \"in.org\"\ntypedef Missing T;\n")];
+    let said = said("#include \"t.idl\"\ntypedef Gone V;\n", &[], &files);
+    assert_eq!(said, ["other.idl:71: `Missing` is not declared", "main/a.idl:2: `Gone` is not declared"]);
+}
+
+#[test]
+fn an_interface_has_a_bounded_number_of_operations() {
+    let operations: String = (0..10_001).map(|number| format!("void f{number}();\n")).collect();
+    let many = said(&format!("interface I {{\n{operations}}};\n"), &[], &[]);
+    assert_eq!(many.len(), 1, "{many:?}");
+    assert!(many[0].contains("more than") && many[0].contains("10000"), "{many:?}");
+}
