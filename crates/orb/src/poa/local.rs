@@ -20,20 +20,58 @@ use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::policy::Due;
 use crate::rt::Running;
-use crate::servant::ServerCall;
+use crate::servant::{Servant, ServerCall};
 use crate::server::request::{Outcome, panicked, run};
 
 /// Forwards that a local call follows.
 const FORWARDS: usize = 10;
 
 /// What looking for a servant to call directly came to.
-enum Looked<T> {
+enum Looked {
     /// The call is over.
-    Over(T),
+    Over,
     /// The object is elsewhere.
     Forward(ObjectRef),
     /// To be marshalled, or waited for.
     Otherwise,
+}
+
+/// A call, as far as what is the same for all operations needs to know it: the rest is compiled once for each of them.
+trait Direct {
+    /// Whether the servant implements the interface, and the call has not been made yet; remembers the servant.
+    fn takes(&mut self, servant: &Servant) -> bool;
+    /// Makes the call.
+    fn run(&mut self);
+    /// This is the result, whatever it was before.
+    fn fail(&mut self, exception: SystemException);
+}
+
+struct Typed<I: ?Sized, T, E, F> {
+    call: Option<F>,
+    servant: Option<Arc<I>>,
+    result: Option<Result<T, E>>,
+}
+
+impl<I, T, E, F> Direct for Typed<I, T, E, F>
+where
+    I: ?Sized + 'static,
+    E: From<SystemException>,
+    F: FnOnce(&I) -> Result<T, E>,
+{
+    fn takes(&mut self, servant: &Servant) -> bool {
+        self.servant = servant.implements::<I>();
+        self.servant.is_some() && self.call.is_some()
+    }
+
+    fn run(&mut self) {
+        if let (Some(servant), Some(call)) = (&self.servant, self.call.take()) {
+            self.result = Some(call(servant));
+        }
+    }
+
+    fn fail(&mut self, exception: SystemException) {
+        self.result = Some(Err(exception.into()));
+    }
 }
 
 /// Calls the servant of `object` directly, if it lives here and implements `I`; `None` sends the call its usual way.
@@ -44,73 +82,97 @@ pub(crate) fn call_local<I: ?Sized + 'static, T, E: From<SystemException>>(
     operation: &'static str,
     call: impl FnOnce(&I) -> Result<T, E>,
 ) -> Option<Result<T, E>> {
+    let mut direct = Typed { call: Some(call), servant: None, result: None };
+    if is_over(object, key, operation, &mut direct) { direct.result } else { None }
+}
+
+/// Whether the call has a result now.
+fn is_over(object: &ObjectRef, key: &[u8], operation: &'static str, direct: &mut dyn Direct) -> bool {
     let core = object.core();
     if let Err(unusable) = core.check_usable() {
-        return Some(Err(unusable.into()));
+        direct.fail(unusable);
+        return true;
     }
-    let mut call = Some(call);
     let priority = crate::rt::of_caller(core);
-    let mut look = |key: &[u8]| {
-        let wanted = Wanted { key, operation: operation.as_bytes(), priority, band: None };
-        core.adapters().find(wanted, |found| {
-            let target = match found {
-                Found::Servant(target) => target,
-                Found::Refused(exception) => return Looked::Over(Err(exception.into())),
-                Found::Forward(reference) => return Looked::Forward(reference),
-                Found::Held(_) => return Looked::Otherwise,
-            };
-            let (Some(servant), Some(call)) = (target.servant.implements::<I>(), call.take()) else {
-                let finished = target.finish(operation.as_bytes());
-                return finished.err().map_or(Looked::Otherwise, |exception| Looked::Over(Err(exception.into())));
-            };
-            let Some(_frame) = Upcall::enter(&target) else {
-                // A servant that was lent goes back.
-                let _ = target.finish(operation.as_bytes());
-                return Looked::Over(Err(super::incarnation::too_deep().into()));
-            };
-            let _priority = match Running::begin(core, target.priority, None) {
-                Ok(running) => running,
-                Err(exception) => {
-                    let _ = target.finish(operation.as_bytes());
-                    return Looked::Over(Err(exception.into()));
-                }
-            };
-            let result = match catch_unwind(AssertUnwindSafe(|| call(&servant))) {
-                Ok(result) => result,
-                Err(panic) => Err(panicked(core, target, operation.as_bytes(), &*panic).into()),
-            };
-            Looked::Over(target.finish(operation.as_bytes()).map_err(E::from).and(result))
-        })
-    };
-    match look(key) {
-        Looked::Over(result) => Some(result),
-        Looked::Otherwise => None,
-        Looked::Forward(reference) => follow(object, reference, look),
+    match look(core, key, operation, priority, direct) {
+        Looked::Over => true,
+        Looked::Otherwise => false,
+        Looked::Forward(reference) => follow(object, reference, operation, priority, direct),
     }
 }
 
-/// Goes on where an object has been forwarded to; `None` if the call is to be marshalled.
+fn look(
+    core: &Arc<Core>,
+    key: &[u8],
+    operation: &'static str,
+    priority: Option<Priority>,
+    direct: &mut dyn Direct,
+) -> Looked {
+    let wanted = Wanted { key, operation: operation.as_bytes(), priority, band: None };
+    core.adapters().find(wanted, |found| {
+        let target = match found {
+            Found::Servant(target) => target,
+            Found::Refused(exception) => {
+                direct.fail(exception);
+                return Looked::Over;
+            }
+            Found::Forward(reference) => return Looked::Forward(reference),
+            Found::Held(_) => return Looked::Otherwise,
+        };
+        if !direct.takes(target.servant) {
+            let Err(exception) = target.finish(operation.as_bytes()) else { return Looked::Otherwise };
+            direct.fail(exception);
+            return Looked::Over;
+        }
+        let Some(_frame) = Upcall::enter(&target) else {
+            // A servant that was lent goes back.
+            let _ = target.finish(operation.as_bytes());
+            direct.fail(super::incarnation::too_deep());
+            return Looked::Over;
+        };
+        let _priority = match Running::begin(core, target.priority, None) {
+            Ok(running) => running,
+            Err(exception) => {
+                let _ = target.finish(operation.as_bytes());
+                direct.fail(exception);
+                return Looked::Over;
+            }
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| direct.run())) {
+            direct.fail(panicked(core, target, operation.as_bytes(), &*panic));
+        }
+        if let Err(exception) = target.finish(operation.as_bytes()) {
+            direct.fail(exception);
+        }
+        Looked::Over
+    })
+}
+
+/// Goes on where an object has been forwarded to; `false` if the call is to be marshalled.
 #[cold]
-fn follow<T, E: From<SystemException>>(
+fn follow(
     object: &ObjectRef,
     mut reference: ObjectRef,
-    mut look: impl FnMut(&[u8]) -> Looked<Result<T, E>>,
-) -> Option<Result<T, E>> {
+    operation: &'static str,
+    priority: Option<Priority>,
+    direct: &mut dyn Direct,
+) -> bool {
     let core = object.core();
     for _ in 0..FORWARDS {
         let Some(key) = reference.binding().local_key(core) else {
             // The marshalled call begins there, so that nobody is asked twice for one call.
             let target = object.binding().target(core, reference.ior().clone());
             object.binding().set_forwarded(Some(Arc::new(target)));
-            return None;
+            return false;
         };
-        match look(key) {
-            Looked::Over(result) => return Some(result),
-            Looked::Otherwise => return None,
+        match look(core, key, operation, priority, direct) {
+            Looked::Over => return true,
+            Looked::Otherwise => return false,
             Looked::Forward(next) => reference = next,
         }
     }
-    Some(Err(SystemException::new(Kind::Transient, crate::minor::FORWARD_LOOP, Completion::No).into()))
+    direct.fail(SystemException::new(Kind::Transient, crate::minor::FORWARD_LOOP, Completion::No));
+    true
 }
 
 /// What a local call came to: its outcome, its results, and whether they are a user exception.
