@@ -13,8 +13,10 @@ use corelane::{
     SystemExceptionKind as Kind, Timeout,
 };
 use corelane_sys::thread::current_tid;
+use corelane_tests::Probe as _;
 use corelane_wire::Cdr;
 use corelane_wire::giop::{Header, MessageKind};
+use corelane_wire::ior::Ior;
 
 /// A server that the test plays, and a client's reference to an object of it.
 struct Played {
@@ -315,4 +317,116 @@ fn a_late_reply_is_nobody_elses_however_many_calls_came_since() {
     let id = request(&mut stream);
     answer(&mut stream, id, 27);
     assert_eq!(answer_of(next).unwrap(), 27);
+}
+
+/// A reference with the profiles of several, in this order.
+fn joined(client: &Orb, parts: &[&ObjectRef]) -> ObjectRef {
+    let profiles = parts.iter().flat_map(|part| part.ior().profiles.clone()).collect();
+    let ior = Ior { type_id: "IDL:X:1.0".into(), profiles };
+    client.string_to_object(&ior.to_text().unwrap()).unwrap().unwrap()
+}
+
+/// A server of an object with a declared priority.
+fn elsewhere() -> (Orb, ObjectRef) {
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let declared = RtPolicies { priority_model: Some((PriorityModel::ServerDeclared, 7)), ..RtPolicies::default() };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("declared", Some(root.manager()), PoaPolicies::default(), &declared).unwrap();
+    let object = poa.activate(&corelane_tests::TestProbe::default().servant()).unwrap();
+    root.manager().activate().unwrap();
+    (orb, object)
+}
+
+fn forward_to(object: &ObjectRef) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    object.ior().encode(&mut encoder).unwrap();
+    encoder.to_vec()
+}
+
+fn keeping(object: &ObjectRef) -> ObjectRef {
+    object.with_policies(CallPolicies { rebind: Some(RebindMode::NoRebind), ..CallPolicies::NONE })
+}
+
+/// The profile with other policies is passed over, wherever it stands.
+#[test]
+fn a_forward_is_followed_to_the_profile_that_says_what_the_bound_one_said() {
+    let (played, same) = (play(), play());
+    let (other, moved) = elsewhere();
+    let target = joined(&other, &[&moved, &same.object]);
+    let object = keeping(&played.object);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = played.accept();
+            let id = request(&mut stream);
+            answer(&mut stream, id, 1);
+            let id = request(&mut stream);
+            answer_otherwise(&mut stream, id, 3, &forward_to(&target));
+        });
+        scope.spawn(|| {
+            let mut stream = same.accept();
+            for octet in [5, 6] {
+                let id = request(&mut stream);
+                answer(&mut stream, id, octet);
+            }
+        });
+        assert_eq!(call(&object).unwrap(), 1);
+        assert_eq!((call(&object).unwrap(), call(&object).unwrap()), (5, 6));
+    });
+}
+
+/// A profile that says the same and does not answer is no way to one that says something else.
+#[test]
+fn a_forward_whose_fitting_profile_does_not_answer_is_told_to_rebind() {
+    let played = play();
+    let (other, moved) = elsewhere();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let gone = other.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{silent}/x")).unwrap().unwrap();
+    let target = joined(&other, &[&gone, &moved]);
+    let object = keeping(&played.object);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = played.accept();
+            let id = request(&mut stream);
+            answer(&mut stream, id, 1);
+            // The second time after the first target was given up.
+            for _ in 0..2 {
+                let id = request(&mut stream);
+                answer_otherwise(&mut stream, id, 3, &forward_to(&target));
+            }
+        });
+        assert_eq!(call(&object).unwrap(), 1);
+        let rebind = call(&object).unwrap_err();
+        assert_eq!((rebind.kind(), rebind.completed()), (Kind::Rebind, Completion::No), "{rebind}");
+    });
+}
+
+/// The same holds within a reference: its second profile is another binding.
+#[test]
+fn the_next_profile_of_a_bound_reference_is_taken_only_if_it_says_the_same() {
+    for mode in [RebindMode::Transparent, RebindMode::NoRebind] {
+        let played = play();
+        let (_other, declared) = elsewhere();
+        let policies = CallPolicies { rebind: Some(mode), ..CallPolicies::NONE };
+        let object = joined(&played.orb, &[&played.object, &declared]).with_policies(policies);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut stream = played.accept();
+                let id = request(&mut stream);
+                answer(&mut stream, id, 9);
+                stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
+            });
+            assert_eq!(call(&object).unwrap(), 9);
+        });
+        // Nobody listens there any more.
+        drop(played.listener);
+        match mode {
+            RebindMode::Transparent => assert_eq!(call(&object).unwrap(), 1),
+            _ => {
+                assert_eq!(call(&object).unwrap_err().kind(), Kind::Rebind);
+                // Binding anew is what the client asks for here; from then on it is the other's policies that hold.
+                object.validate_connection().unwrap();
+                assert_eq!(call(&object).unwrap(), 1);
+            }
+        }
+    }
 }

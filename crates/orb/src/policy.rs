@@ -58,7 +58,8 @@ pub enum RebindMode {
     /// Whatever it takes to make the call.
     #[default]
     Transparent,
-    /// Nothing that changes the policies in force: no forward to a reference that says something else of priorities, bands or protocols.
+    /// Nothing that changes the policies in force: calls go only by profiles that say the same of priorities, bands and protocols as the one
+    /// that answered last, whether of the reference itself or of one that they are forwarded to.
     NoRebind,
     /// That neither, and no call opens a connection: one that finds none idle fails, for as many calls at a time as there are
     /// connections ([`ObjectRef::establish`](crate::ObjectRef::establish) makes them).

@@ -204,7 +204,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     #[inline]
     fn run(mut self) -> Result<Option<Reply<'r>>, SystemException> {
         let binding = self.object.binding();
-        if !binding.has_moved() {
+        if binding.begins_at_first() {
             let target = binding.original(self.core);
             if let Some(profile) = target.profiles.first()
                 && let Ok(chosen) = profile.choose(self.core)
@@ -214,7 +214,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
                 let way = Way { target, profile, addressing: AddressingMode::Key };
                 return match self.attempt(way, connection) {
                     Ok(reply) => {
-                        binding.note_bound();
+                        binding.note_bound_at_first(profile);
                         Ok(reply)
                     }
                     Err(trouble) => Driver::new(self).go_on(*trouble, false),

@@ -126,10 +126,13 @@ impl Deferred {
                     began: self.began,
                     tells: self.tells,
                 };
-                let profile = target.profiles.get(profile).ok_or_else(internal)?;
-                let way = Way { target: &target, profile, addressing: AddressingMode::Key };
+                let by = target.profiles.get(profile).ok_or_else(internal)?;
+                let way = Way { target: &target, profile: by, addressing: AddressingMode::Key };
                 let reply = match call.collect(way, &posted) {
-                    Ok(reply) => reply,
+                    Ok(reply) => {
+                        self.object.binding().note_bound(&target, profile);
+                        reply
+                    }
                     Err(trouble) => Driver::new(call).go_on(*trouble, true)?,
                 };
                 reply.ok_or_else(internal)

@@ -13,7 +13,7 @@ use super::call::{Call, Request, Trouble, Way};
 use super::machine::{Input, Machine, Output};
 use super::reply::Reply;
 use super::shared::Posted;
-use super::target::Target;
+use super::target::{Profile, Target};
 use crate::client::multiplexed::Multiplexed;
 use crate::client::pool::{Checkout, NoConnection, Pool};
 use crate::clock;
@@ -57,6 +57,8 @@ pub(super) struct Driver<'r, 'c, 'a> {
     shared: bool,
     /// What was lost was shared: so is what comes after it.
     shares: bool,
+    /// A profile was passed over because it would change the policies in force.
+    barred: bool,
     failure: Detail,
     /// The system exception that the last reply was.
     raised: Option<SystemException>,
@@ -88,6 +90,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             since: 0,
             shared: false,
             shares: false,
+            barred: false,
             failure: Detail::default(),
             raised: None,
         }
@@ -119,7 +122,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
                 Next::Connect => self.connect(),
                 Next::Send => match self.attempt() {
                     Ok(reply) => {
-                        self.call.object.binding().note_bound();
+                        self.call.object.binding().note_bound(&self.target, self.profile);
                         return Ok(reply);
                     }
                     Err(trouble) => self.note(*trouble)?,
@@ -219,6 +222,10 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// Which connections the call may take, by its priority.
     fn choose(&mut self) -> Result<(), Input> {
         let profile = self.target.profiles.get(self.profile).ok_or(Input::ConnectFailed)?;
+        if !self.permits(profile) {
+            self.barred = true;
+            return Err(Input::ConnectFailed);
+        }
         match profile.choose(self.call.core) {
             Ok(chosen) => {
                 self.pool = Some(Arc::clone(chosen.pool));
@@ -237,6 +244,11 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     fn keeps(&self, mode: RebindMode) -> bool {
         let is_call = matches!(self.call.request, Request::Call { .. });
         is_call && self.policies.rebind.unwrap_or_default() >= mode && self.call.object.binding().is_bound()
+    }
+
+    /// Whether going by `profile` leaves the policies in force that the client wants kept, if it does.
+    fn permits(&self, profile: &Profile) -> bool {
+        !self.keeps(RebindMode::NoRebind) || self.call.object.binding().is_bound_as(profile)
     }
 
     /// A new connection is one that the client does not want.
@@ -348,8 +360,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             Trouble::Forward(ior) => {
                 let target = Arc::new(self.call.object.binding().target(self.call.core, ior));
                 let profiles = target.profiles.len();
-                let said = |target: &Target| target.profiles.first().map(|profile| profile.said.clone());
-                if self.keeps(RebindMode::NoRebind) && said(&target) != said(&self.target) {
+                if profiles > 0 && !target.profiles.iter().any(|profile| self.permits(profile)) {
                     return Err(SystemException::new(Kind::Rebind, 0, Completion::No)
                         .because("the object has moved to where other policies hold, and the policy is NO_REBIND"));
                 }
@@ -379,7 +390,11 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 
     /// The exception with what is known about the last failure.
-    fn explain(&mut self, exception: SystemException) -> SystemException {
+    fn explain(&mut self, mut exception: SystemException) -> SystemException {
+        if self.barred && exception.kind() == Kind::Transient && exception.completed() == Completion::No {
+            exception = SystemException::new(Kind::Rebind, 0, Completion::No)
+                .because("what is left of the way to the object is under other policies, and the policy is NO_REBIND");
+        }
         let mut detail = std::mem::take(&mut self.failure);
         if let Some(known) = exception.detail()
             && detail.message.is_empty()

@@ -1,6 +1,6 @@
 //! What a reference is bound to: usable profiles, each with its connections, and where the object has moved.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use corelane_sched::Priority;
@@ -28,9 +28,25 @@ pub(crate) struct Binding {
     asked: Asked,
     /// What the reference itself asks for.
     own: Asked,
-    /// A call through it has been answered.
-    bound: AtomicBool,
+    /// By what the last call through it was answered.
+    bound: Published<Option<Bound>>,
+    /// Spares the look where that changes nothing: [`UNBOUND`], [`AT_FIRST`] or [`ELSEWHERE`].
+    bound_at: AtomicU8,
 }
+
+/// The profile by which a reference is bound.
+#[derive(Debug)]
+struct Bound {
+    said: Said,
+    at: u8,
+}
+
+/// No call through the reference has been answered.
+const UNBOUND: u8 = 0;
+/// The first profile of the reference itself answers.
+const AT_FIRST: u8 = 1;
+/// Another one does.
+const ELSEWHERE: u8 = 2;
 
 /// The usable profiles of one IOR, in its order.
 #[derive(Debug)]
@@ -68,7 +84,8 @@ impl Binding {
             ior,
             asked: own.clone().or(wider),
             own,
-            bound: AtomicBool::new(false),
+            bound: Published::new("bound profile", Scope::Orb, None),
+            bound_at: AtomicU8::new(UNBOUND),
             original: OnceLock::new(),
             forwarded: Published::new("forwarded target", Scope::Orb, None),
             moved: AtomicBool::new(false),
@@ -98,19 +115,47 @@ impl Binding {
         &self.own
     }
 
-    /// A call through it has been answered.
+    /// The first profile of the reference itself has answered a call.
     #[inline]
-    pub(crate) fn note_bound(&self) {
+    pub(crate) fn note_bound_at_first(&self, profile: &Profile) {
         // Once: every thread that calls reads it.
-        if !self.is_bound() {
-            self.bound.store(true, Ordering::Relaxed);
+        if self.bound_at.load(Ordering::Relaxed) != AT_FIRST {
+            self.bind(profile, AT_FIRST);
+        }
+    }
+
+    /// A profile of `target` has answered a call.
+    #[cold]
+    pub(crate) fn note_bound(&self, target: &Arc<Target>, profile: usize) {
+        let Some(said) = target.profiles.get(profile) else { return };
+        let is_own = self.original.get().is_some_and(|own| Arc::ptr_eq(own, target));
+        self.bind(said, if is_own && profile == 0 { AT_FIRST } else { ELSEWHERE });
+    }
+
+    #[cold]
+    fn bind(&self, profile: &Profile, at: u8) {
+        if !self.bound.load().as_ref().is_some_and(|bound| bound.at == at && bound.said == profile.said) {
+            self.bound.update(|_| {
+                self.bound_at.store(at, Ordering::Relaxed);
+                (Some(Bound { said: profile.said.clone(), at }), ())
+            });
         }
     }
 
     /// Whether a call through it has been answered: from then on a rebind policy holds.
-    #[inline]
     pub(crate) fn is_bound(&self) -> bool {
-        self.bound.load(Ordering::Relaxed)
+        self.bound_at.load(Ordering::Relaxed) != UNBOUND
+    }
+
+    /// Whether calls may go to the first profile of the reference itself before anything else is looked at.
+    #[inline]
+    pub(crate) fn begins_at_first(&self) -> bool {
+        self.bound_at.load(Ordering::Relaxed) != ELSEWHERE && !self.has_moved()
+    }
+
+    /// Whether a call by `profile` is under the same policies as the last one that was answered.
+    pub(crate) fn is_bound_as(&self, profile: &Profile) -> bool {
+        self.bound.load().as_ref().is_some_and(|bound| bound.said == profile.said)
     }
 
     /// Whether the object was forwarded.
