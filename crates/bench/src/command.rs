@@ -124,6 +124,11 @@ const BENCHMARKS: &[Benchmark] = &[
         run: mt::inversion,
     },
     Benchmark {
+        name: "lane",
+        about: "what a lane adds to a call, beside a plain pool with the same thread at the same priority",
+        run: mt::lane,
+    },
+    Benchmark {
         name: OS,
         about: "the same calls by scheduling class, cores, idle states, timer slack and kernel preemption",
         run: os::os,

@@ -9,10 +9,12 @@
 
 mod game;
 mod inversion;
+mod lane;
 mod saturation;
 mod served;
 
 pub(crate) use inversion::inversion;
+pub(crate) use lane::lane;
 pub(crate) use saturation::saturation;
 
 use std::fmt::Write as _;

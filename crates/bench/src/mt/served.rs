@@ -24,7 +24,7 @@ use crate::server::{start_echo, start_floor, start_laned, start_pool};
 use crate::service::Service;
 
 /// How long a server may take to list references.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server that runs. Ends with this.
 pub(super) struct Served {

@@ -97,6 +97,11 @@ const CHAPTERS: &[Chapter] = &[
         by dispatch architecture and connections.",
     },
     Chapter {
+        bench: "lane",
+        title: "The cost of a lane",
+        about: "The same calls served by one thread of a lane and of a plain pool.",
+    },
+    Chapter {
         bench: "architectures",
         title: "Concurrency architectures",
         about: "The same server load by thread-pool architecture.",
