@@ -1,6 +1,6 @@
 //! The request budget, counted: allocations, system calls, locks and hand-offs of a call in steady state.
 
-use corelane::poa::PoaPolicies;
+use corelane::poa::{IdAssignment, PoaPolicies};
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId};
 use corelane::{Dispatch, Endpoint, Orb, PoolConfig, Reference};
 use corelane_sys::counters;
@@ -238,4 +238,24 @@ fn a_thread_without_a_lane_changes_its_priority_by_two_system_calls_or_none() {
     let pool = orb.real_time().create_threadpool(&config).unwrap();
     assert_eq!(served_for(&in_pool(&orb, pool, 335)), [3000, 0, 0, 0, 0, 0]);
     assert_eq!(served_for(&in_pool(&orb, pool, 16384)), [5000, 0, 0, 0, 0, 0]);
+}
+
+/// What the server knows of objects by their ids is found without a lock, whatever else is activated meanwhile.
+#[test]
+fn an_object_with_a_priority_of_its_own_costs_no_more() {
+    let orb = fifo_orb();
+    let lanes = [100, 20_000].map(|priority| LaneConfig { priority, ..LaneConfig::default() });
+    let config = LanesConfig { lanes: lanes.into(), ..LanesConfig::default() };
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ServerDeclared, 100)),
+        threadpool: Some(orb.real_time().create_threadpool_with_lanes(&config).unwrap()),
+        ..RtPolicies::default()
+    };
+    let ids = PoaPolicies { id_assignment: IdAssignment::User, ..PoaPolicies::default() };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("own", Some(root.manager()), ids, &policies).unwrap();
+    let id = "valve".into();
+    poa.activate_object_with_id_and_priority(&id, &TestProbe::default().servant(), 20_000).unwrap();
+    let ior = poa.id_to_reference(&id).unwrap().to_string();
+    assert_eq!(served_for(&ior), [3000, 0, 0, 0, 0, 0]);
 }

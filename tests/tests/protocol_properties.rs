@@ -15,6 +15,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::socket;
 use corelane_tests::real_time::{RawClient, Reporter, ask};
+use corelane_wire::ior::profile_tag;
 
 /// A transport that keeps a descriptor of every connection that it makes or accepts.
 #[derive(Clone, Debug)]
@@ -192,6 +193,56 @@ fn sizes_of_unix_sockets_are_those_asked_for() {
         (socket::send_buffer_size(fd).unwrap() / 2, socket::receive_buffer_size(fd).unwrap() / 2)
     };
     assert_eq!((of(&made), of(&accepted)), ((40_000, 50_000), (20_000, 30_000)));
+}
+
+/// Lanes listen at all three carriers; policies say which ones references offer, and which of them clients take.
+#[test]
+fn shared_memory_is_a_protocol_like_the_others() {
+    let path = |name| std::env::temp_dir().join(format!("corelane-carriers-{}-{name}", std::process::id()));
+    let (shm, unix) = (format!("shm:{}", path("shm").display()), format!("unix:{}", path("unix").display()));
+    let fair = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let server = Orb::builder().real_time(fair).listen("tcp:127.0.0.1:0").listen(unix).listen(shm).build().unwrap();
+    server.root_poa().manager().activate().unwrap();
+    let all =
+        [Protocol::SharedMemory, Protocol::Unix(UnixProperties::default()), Protocol::Tcp(TcpProperties::default())];
+    let tags = [profile_tag::SHARED_MEMORY, profile_tag::UNIX, profile_tag::IIOP];
+    let offering = |name: &str, protocols: &[Protocol]| {
+        let policies = RtPolicies {
+            priority_model: Some((PriorityModel::ServerDeclared, 0)),
+            server_protocols: protocols.to_vec(),
+            ..RtPolicies::default()
+        };
+        object(&server, name, &policies)
+    };
+    let offers = |object: &ObjectRef| -> Vec<u32> { object.ior().profiles.iter().map(|profile| profile.tag).collect() };
+    assert_eq!(offers(&offering("any", &[])), tags);
+    let reversed: Vec<_> = all.iter().rev().copied().collect();
+    assert_eq!(offers(&offering("reversed", &reversed)), [tags[2], tags[1], tags[0]]);
+    let client = Orb::builder().build().unwrap();
+    let by = |ior: &str, protocols: &[Protocol]| {
+        let asked = RtClientPolicies { client_protocols: protocols.to_vec(), ..RtClientPolicies::default() };
+        client.string_to_object(ior).unwrap().unwrap().with_rt_policies(&asked).unwrap()
+    };
+    for (index, protocol) in all.into_iter().enumerate() {
+        let only = offering(&format!("only {index}"), &[protocol]);
+        assert_eq!(offers(&only), [tags[index]]);
+        for (other, asked) in all.into_iter().enumerate() {
+            let called = ask(&by(&only.to_string(), &[asked]));
+            match called {
+                Ok(_) => assert_eq!(index, other),
+                Err(refused) => assert!(index != other && refused.kind() == Kind::InvPolicy, "{refused}"),
+            }
+        }
+    }
+    // The reference itself may say it.
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ServerDeclared, 0)),
+        client_protocols: vec![Protocol::SharedMemory],
+        ..RtPolicies::default()
+    };
+    let says = object(&server, "says it", &policies).to_string();
+    assert!(ask(&by(&says, &[])).is_ok());
+    assert_eq!(ask(&by(&says, &[Protocol::SharedMemory])).unwrap_err().kind(), Kind::InvPolicy);
 }
 
 #[test]

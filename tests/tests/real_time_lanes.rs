@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use corelane::poa::{IdAssignment, ImplicitActivation, Lifespan, ObjectId, Poa, PoaError, PoaPolicies};
 use corelane::rt::{
-    Holds, InvalidThreadpool, LaneConfig, LanesConfig, NetworkPriorityMapping, Priority, PriorityModel, Reservation,
-    RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig, ThreadpoolId,
+    Continuous, Holds, InvalidThreadpool, LaneConfig, LanesConfig, NativeRange, NetworkPriorityMapping, Priority,
+    PriorityModel, Reservation, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{
-    Dispatch, Event, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
+    Dispatch, Endpoint, Event, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
     SystemExceptionKind as Kind,
 };
 use corelane_sys::lock::{Mutex, Scope};
@@ -135,6 +135,9 @@ fn every_rule_of_create_poa() {
     };
     let none = RtPolicies::default();
     assert_eq!(refused(&RtPolicies { threadpool: Some(pool), ..none.clone() }), "ThreadpoolPolicy");
+    let gone = lanes(&orb, &[10]);
+    orb.real_time().destroy_threadpool(gone).unwrap();
+    assert_eq!(refused(&model(SERVER, 10, Some(gone))), "ThreadpoolPolicy", "there is no such pool");
     assert_eq!(refused(&RtPolicies { private_connection: true, ..none.clone() }), "PrivateConnectionPolicy");
     let bands = |bands: &[(i16, i16)]| Some(bands.to_vec());
     assert_eq!(
@@ -227,6 +230,108 @@ fn an_endpoints_ceiling_bounds_what_its_peers_may_ask_for() {
     assert_eq!(low.who(Some(20)), raised(Kind::NoPermission, 0));
     assert_eq!(low.who(Some(10)).who().lane, 0);
     assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(20)).who().lane, 1);
+}
+
+/// The builder's endpoints are a way to every lane of the ORB.
+#[test]
+fn the_ceiling_of_the_orbs_own_endpoints_bounds_what_goes_on_to_lanes_too() {
+    let rt = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let bounded = PoolConfig { ceiling: Priority::new(15), ..PoolConfig::default() };
+    let orb = Orb::builder().real_time(rt).pool(bounded).listen("tcp:127.0.0.1:0").build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let pool = lanes(&orb, &[10, 20]);
+    let Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("no TCP") };
+    for (name, policies) in [("laned", model(CLIENT, 10, Some(pool))), ("plain", model(CLIENT, 10, None))] {
+        let object = object(&orb, name, &policies);
+        let mut client = RawClient::connect(&object, port);
+        assert_eq!(client.who(Some(20)), raised(Kind::NoPermission, 0), "{name}");
+        assert_eq!(client.who(Some(10)).who().priority, 10, "{name}");
+    }
+    // What the server declares is its own affair.
+    let declared = object(&orb, "declared", &model(SERVER, 20, Some(pool)));
+    assert_eq!(RawClient::connect(&declared, port).who(None).who().priority, 20);
+}
+
+#[test]
+fn priorities_without_a_native_one_are_data_conversion_2() {
+    let mapping = Arc::new(Continuous(NativeRange { min: 1, max: 20 }));
+    let orb = Orb::builder().real_time(RtConfig { mapping, ..RtConfig::default() });
+    let orb = orb.listen("tcp:127.0.0.1:0").build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let unmappable = |result: Result<(), SystemException>| {
+        let exception = result.unwrap_err();
+        assert_eq!((exception.kind(), exception.minor()), (Kind::DataConversion, OMG | 2), "{exception}");
+    };
+    let rt = orb.real_time();
+    let lane = |priority| LaneConfig { priority, ..LaneConfig::default() };
+    let config = LanesConfig { lanes: vec![lane(3), lane(20)], ..LanesConfig::default() };
+    unmappable(rt.create_threadpool_with_lanes(&config).map(drop));
+    let plain = |default_priority| ThreadpoolConfig { default_priority, ..ThreadpoolConfig::default() };
+    unmappable(rt.create_threadpool(&plain(20)).map(drop));
+    let current = rt.current().unwrap();
+    unmappable(current.set_priority(20));
+    assert_eq!(current.the_priority().unwrap_err().kind(), Kind::Initialize, "nothing was set");
+    let pool = rt.create_threadpool(&plain(3)).unwrap();
+    let object = object(&orb, "propagated", &model(CLIENT, 3, Some(pool)));
+    let mut client = RawClient::to(&object);
+    assert_eq!(client.who(Some(20)), raised(Kind::DataConversion, OMG | 2));
+    assert_eq!((client.who(Some(19)).who().native, client.who(None).who().native), (20, 4));
+}
+
+#[test]
+fn mutexes_are_found_by_their_names_within_an_orb() {
+    let (orb, other) = (fair_orb(), fair_orb());
+    let (rt, others) = (orb.real_time(), other.real_time());
+    assert_eq!(rt.open_named_mutex("log").unwrap(), None);
+    let (mutex, made) = rt.create_named_mutex("log").unwrap();
+    let (again, made_again) = rt.create_named_mutex("log").unwrap();
+    assert_eq!((made, made_again), (true, false));
+    assert!(again == mutex && rt.open_named_mutex("log").unwrap() == Some(mutex.clone()));
+    assert_eq!(others.open_named_mutex("log").unwrap(), None);
+    assert!(rt.create_named_mutex("other").unwrap().0 != mutex);
+    // Whoever finds it finds it held.
+    let held = mutex.lock().unwrap();
+    assert_eq!(again.lock().map(drop).unwrap_err().kind(), Kind::BadInvOrder);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(again.try_lock(Duration::ZERO).unwrap().is_none()));
+    });
+    rt.destroy_mutex(&again).unwrap();
+    assert_eq!(rt.open_named_mutex("log").unwrap(), None);
+    drop(held);
+    assert!(mutex.try_lock(Duration::ZERO).unwrap().is_some(), "those who have it keep it");
+    assert!(rt.create_named_mutex("log").unwrap().1);
+}
+
+/// A servant whose upcalls need a large stack.
+struct Deep;
+
+impl Skeleton for Deep {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Deep:1.0"]
+    }
+
+    fn dispatch(&self, _: &[u8], _: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        fn go(levels: usize) -> u64 {
+            let octets = std::hint::black_box([levels as u8; 1 << 16]);
+            if levels == 0 { 0 } else { go(levels - 1) + u64::from(octets[levels]) }
+        }
+        assert!(go(100) > 0);
+        Ok(())
+    }
+
+    fn cast(&self, _: &mut dyn std::any::Any) {}
+}
+
+#[test]
+fn threads_have_the_stack_that_the_pool_asks_for() {
+    let orb = fair_orb();
+    let lanes = vec![LaneConfig { priority: 5, dynamic_threads: 1, ..LaneConfig::default() }];
+    let config = LanesConfig { stack: 16 << 20, lanes, ..LanesConfig::default() };
+    let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
+    let object = poa(&orb, "deep", &model(CLIENT, 5, Some(pool))).activate(&Servant::new(Deep)).unwrap();
+    let mut client = RawClient::to(&object);
+    client.begin("go", 5, None);
+    assert_eq!(client.receive_void(), None);
 }
 
 #[test]

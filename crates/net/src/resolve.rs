@@ -5,6 +5,8 @@
 //! not even the end of the ORB, waits for its thread. Its answer serves those who ask meanwhile and shortly after, so that
 //! short deadlines and a slow name server meet in the end.
 //!
+//! It does so in the ordinary class, whatever the priority of who asks: what the resolver and the name server take is not urgent work.
+//!
 //! Invariant: at most [`MOST`] such threads at a time; further names wait for one of them to end.
 
 use std::collections::HashMap;
@@ -16,7 +18,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Condvar, Mutex, Scope};
-use corelane_sys::thread::Builder;
+use corelane_sys::thread::{self, Builder, CpuSet, Scheduling};
 
 /// Look-ups at a time.
 pub(crate) const MOST: usize = 16;
@@ -33,6 +35,8 @@ pub(crate) struct Resolver(Arc<Shared>);
 
 struct Shared {
     look_up: Box<LookUp>,
+    /// Those of the thread that made the resolver: look-ups have no part in the priority and the cores of who wants them.
+    cores: Option<CpuSet>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -58,7 +62,8 @@ impl Resolver {
 
     fn new(look_up: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Self {
         let state = Mutex::new("host names", Scope::Orb, State::default());
-        Resolver(Arc::new(Shared { look_up: Box::new(look_up), state, changed: Condvar::new() }))
+        let (look_up, cores) = (Box::new(look_up), thread::affinity(None).ok());
+        Resolver(Arc::new(Shared { look_up, cores, state, changed: Condvar::new() }))
     }
 
     /// The addresses of `host`; numeric ones are not looked up, and without a deadline the calling thread asks.
@@ -115,7 +120,8 @@ impl Resolver {
             shared.changed.notify_all();
         };
         // Nothing waits for it: it ends when the resolver answers.
-        drop(Builder::new().name("net/resolve").stack_size(512 * 1024).spawn(ask)?);
+        let builder = Builder::new().name("net/resolve").stack_size(512 * 1024);
+        drop(builder.scheduling(Scheduling::Other).preferred_affinity(self.0.cores).spawn(ask)?);
         state.running += 1;
         state.names.insert(host.to_owned(), Name::Asked);
         Ok(())
@@ -232,6 +238,25 @@ mod tests {
             assert_eq!(resolver.resolve("none", 1, ages()).unwrap_err().kind(), io::ErrorKind::NotFound);
             assert_eq!(slow.asked(), times);
         }
+    }
+
+    #[test]
+    fn look_ups_are_ordinary_threads_on_the_makers_cores() {
+        let seen = Arc::new(Mutex::new("seen", Scope::Orb, None));
+        let own = Arc::clone(&seen);
+        let resolver = Resolver::new(move |_| {
+            *own.lock() = Some((thread::scheduling(None)?, thread::affinity(None)?));
+            here("")
+        });
+        let cores = thread::affinity(None).unwrap();
+        let last = CpuSet::one(cores.iter().last().unwrap());
+        let body = move || resolver.resolve("far", 1, ages()).map(drop);
+        let builder = Builder::new().scheduling(Scheduling::Fifo(2)).affinity(last);
+        match builder.spawn(body) {
+            Ok(urgent) => urgent.join().unwrap().unwrap(),
+            Err(error) => panic!("SCHED_FIFO is not permitted here: {error}"),
+        }
+        assert_eq!(*seen.lock(), Some((Scheduling::Other, cores)));
     }
 
     #[test]

@@ -186,23 +186,28 @@ pub(crate) fn rt_reference(
         }
         Ok(components)
     };
+    // Of each kind the place of its first lane: the profiles are in that order.
+    let place = |kind: fn(&Endpoint) -> bool| lanes.iter().position(|lane| kind(&lane.endpoint));
     let mut profiles = Vec::new();
     if let (Some(first), Some(host)) = (shared.first(), host_identity()) {
         let components = with(TaggedComponent::lane_endpoints(&shared)?)?;
         let address = Address::SharedMemory { host: &host, path: &first.address };
-        profiles.push(TaggedProfile::of(version, address, key, &components)?);
+        let place = place(|endpoint| matches!(endpoint, Endpoint::SharedMemory { .. }));
+        profiles.push((place, TaggedProfile::of(version, address, key, &components)?));
     }
     if let Some(first) = unix.first() {
         let (host, components) = (host_name(), with(TaggedComponent::lane_endpoints(&unix)?)?);
         let address = Address::Unix { host: &host, path: &first.address };
-        profiles.push(TaggedProfile::of(version, address, key, &components)?);
+        let place = place(|endpoint| matches!(endpoint, Endpoint::Unix { .. }));
+        profiles.push((place, TaggedProfile::of(version, address, key, &components)?));
     }
     if let Some((first, port)) = tcp.first().and_then(|first| Some((first, first.port?))) {
         let components = with(TaggedComponent::tao_endpoints(&tcp)?)?;
         let profile = TaggedProfile::of(version, Address::Inet { host: &first.address, port }, key, &components)?;
-        let tcp_first = matches!(lanes.first(), Some(LaneEndpoint { endpoint: Endpoint::Tcp { .. }, .. }));
-        profiles.insert(if tcp_first { 0 } else { profiles.len() }, profile);
+        profiles.push((place(|endpoint| matches!(endpoint, Endpoint::Tcp { .. })), profile));
     }
+    profiles.sort_by_key(|(place, _)| *place);
+    let profiles = profiles.into_iter().map(|(_, profile)| profile).collect();
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
 
@@ -307,8 +312,8 @@ mod tests {
         let mut ior = reference("IDL:T:1.0", &endpoints, Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
         let found = profiles(&ior, Version::GIOP_1_2, CharSet::Utf8);
         assert_eq!(found[0].endpoints, [Endpoint::shared_memory("/s")]);
-        let lanes = endpoints.map(|endpoint| LaneEndpoint { endpoint, priority: 7 });
-        let lanes = rt_reference("IDL:T:1.0", &lanes[1..], &[], Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
+        let [_, unix, shared] = endpoints.map(|endpoint| LaneEndpoint { endpoint, priority: 7 });
+        let lanes = rt_reference("IDL:T:1.0", &[shared, unix], &[], Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
         let lanes = profiles(&lanes, Version::GIOP_1_2, CharSet::Utf8);
         assert_eq!(lanes[0].lanes[0].endpoint, Endpoint::shared_memory("/s"));
         let elsewhere = Address::SharedMemory { host: "another boot", path: "/s" };

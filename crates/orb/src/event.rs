@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Peer};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{PiMutex, Scope};
 use corelane_wire::giop::MessageKind;
 
 use crate::fault::Fault;
@@ -196,14 +196,14 @@ pub struct EventCounts {
 }
 
 /// Lines for the standard error output, so many in a second at most: who makes trouble is not to fill a disk with it as well.
-pub(crate) struct Log(Mutex<(Monotonic, u32, u64)>);
+pub(crate) struct Log(PiMutex<(Monotonic, u32, u64)>);
 
 impl Log {
     /// Lines in a second at most.
     const MOST: u32 = 10;
 
     pub(crate) fn new() -> Self {
-        Log(Mutex::new("log of events", Scope::Orb, (Monotonic::now(), 0, 0)))
+        Log(PiMutex::new("log of events", Scope::Orb, (Monotonic::now(), 0, 0)))
     }
 
     /// What to print for an event at `now`, if anything.

@@ -28,6 +28,8 @@ mod fragment;
 #[doc(hidden)]
 pub mod fuzz;
 mod invocation;
+#[cfg(test)]
+mod lending;
 mod local;
 mod long_double;
 mod main_thread;

@@ -15,7 +15,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
 
-pub use pi::{PiGuard, PiMutex};
+pub use pi::{PiCondvar, PiGuard, PiMutex};
 
 use crate::clock::Monotonic;
 use crate::counters;

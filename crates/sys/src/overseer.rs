@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::call;
 use crate::clock::timespec;
-use crate::lock::{Mutex, PiMutex, Scope};
+use crate::lock::{PiMutex, Scope};
 use crate::thread::{Builder, JoinHandle, Scheduling, Tid, current_tid, set_scheduling};
 use crate::usage::{clock_time, thread_time};
 
@@ -37,7 +37,7 @@ pub struct Overseer {
 struct Shared {
     stop: AtomicBool,
     /// By the number that their timers tell.
-    allowances: Mutex<Vec<Weak<State>>>,
+    allowances: PiMutex<Vec<Weak<State>>>,
 }
 
 /// What the owner and the overseer share.
@@ -60,15 +60,12 @@ impl Overseer {
     ///
     /// # Errors
     /// The system refuses the thread, or its scheduling.
-    pub fn start(name: &str, scheduling: Option<Scheduling>) -> io::Result<Self> {
+    pub fn start(name: &str, scheduling: Scheduling) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
-            allowances: Mutex::new("allowances of processor time", Scope::Orb, Vec::new()),
+            allowances: PiMutex::new("allowances of processor time", Scope::Orb, Vec::new()),
         });
-        let mut builder = Builder::new().name(name).stack_size(256 * 1024);
-        if let Some(scheduling) = scheduling {
-            builder = builder.scheduling(scheduling);
-        }
+        let builder = Builder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
         let (report, ready) = mpsc::sync_channel(1);
         let own = Arc::clone(&shared);
         let thread = builder.spawn(move || {
@@ -246,7 +243,7 @@ mod tests {
     #[test]
     fn a_thread_is_lowered_when_it_has_used_its_allowance_and_not_before() {
         let top = *Scheduling::PRIORITIES.end();
-        let Ok(overseer) = Overseer::start("overseer", Some(Scheduling::Fifo(top))) else {
+        let Ok(overseer) = Overseer::start("overseer", Scheduling::Fifo(top)) else {
             return eprintln!("skipped: fixed priorities are not permitted here");
         };
         let body = move || {
@@ -273,7 +270,7 @@ mod tests {
 
     #[test]
     fn numbers_of_ended_threads_are_used_again() {
-        let overseer = Overseer::start("overseer", None).unwrap();
+        let overseer = Overseer::start("overseer", Scheduling::Other).unwrap();
         for _ in 0..3 {
             drop(Allowance::of_this_thread(&overseer).unwrap());
         }

@@ -8,7 +8,7 @@
 //!
 //! [`SlotTable::retire`] lets nobody new in; the last one out (or `retire` itself, if nobody is in)
 //! takes the value out, exactly once. Slots never move: they live in segments of doubling size.
-//! Inserting and retiring take a lock; getting and leaving do not.
+//! Inserting and retiring take a lock; getting and leaving do not, even where the last one out tells those who wait for it.
 //!
 //! # Protocol
 //!
@@ -52,7 +52,8 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
 use crate::clock::Monotonic;
-use crate::lock::{Condvar, Mutex, Scope};
+use crate::gate::Gate;
+use crate::lock::Scope;
 
 #[cfg(loom)]
 use crate::lock::Mutex as WriterLock;
@@ -115,9 +116,8 @@ pub struct SlotTable<T> {
     freed: AtomicU32,
     capacity: u32,
     writer: WriterLock<Writer>,
-    /// Threads in [`wait_idle`](Self::wait_idle).
-    waiting: Mutex<usize>,
-    done: Condvar,
+    /// Where threads are that [`wait_idle`](Self::wait_idle).
+    left: Gate,
     on_last: OnLast<T>,
 }
 
@@ -172,8 +172,7 @@ impl<T> SlotTable<T> {
             // Indices stop short of NONE, and of what the segments can hold.
             capacity: capacity.min(NONE - FIRST),
             writer: WriterLock::new(name, scope, Writer { vacant: NONE, unused: 0, live: 0 }),
-            waiting: Mutex::new(name, scope, 0),
-            done: Condvar::new(),
+            left: Gate::new(name),
             on_last: Box::new(on_last),
         }
     }
@@ -307,19 +306,7 @@ impl<T> SlotTable<T> {
             let word = slot.word.load(Ordering::Acquire);
             generation_of(word) != generation || word & DONE != 0
         };
-        if idle() {
-            return true;
-        }
-        let mut waiting = self.waiting.lock();
-        *waiting += 1;
-        let mut in_time = true;
-        // `finish` marks the slot before it looks, under this lock, whether anybody waits.
-        while !idle() && in_time {
-            (waiting, in_time) = self.done.wait_until(waiting, deadline);
-        }
-        *waiting -= 1;
-        drop(waiting);
-        idle()
+        idle() || self.left.wait(deadline, || idle().then_some(())).is_some()
     }
 
     /// How many use the entry now; 0 if there is no such entry. Callers whose `get` is about to fail count for a
@@ -433,9 +420,7 @@ impl<T> SlotTable<T> {
                 }
             }
         }
-        if *self.waiting.lock() > 0 {
-            self.done.notify_all();
-        }
+        self.left.open();
     }
 
     fn link(slot: &Slot<T>, next: u32) {

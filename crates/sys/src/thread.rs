@@ -4,6 +4,7 @@
 //! the refusal, and the caller decides whether to go on without. Nothing here falls back silently.
 
 use std::cell::Cell;
+use std::fs;
 use std::io;
 use std::sync::mpsc;
 use std::thread as std_thread;
@@ -210,6 +211,7 @@ pub struct Builder {
     name: Option<String>,
     stack: Option<usize>,
     affinity: Option<CpuSet>,
+    preferred: Option<CpuSet>,
     scheduling: Option<Scheduling>,
     prefault: bool,
 }
@@ -238,6 +240,13 @@ impl Builder {
     #[must_use]
     pub fn affinity(mut self, cores: CpuSet) -> Self {
         self.affinity = Some(cores);
+        self
+    }
+
+    /// The cores that it runs on if the system still has them for it; else those of the thread that spawns. Nothing for `None`.
+    #[must_use]
+    pub fn preferred_affinity(mut self, cores: Option<CpuSet>) -> Self {
+        self.preferred = cores;
         self
     }
 
@@ -274,18 +283,22 @@ impl Builder {
         if let Some(stack) = self.stack {
             builder = builder.stack_size(stack);
         }
-        let (affinity, scheduling) = (self.affinity, self.scheduling);
+        let (affinity, preferred, scheduling) = (self.affinity, self.preferred, self.scheduling);
         let body = move || {
             if self.prefault {
                 memory::prefault_stack();
             }
             body()
         };
-        if affinity.is_none() && scheduling.is_none() {
+        if affinity.is_none() && preferred.is_none() && scheduling.is_none() {
             return Ok(JoinHandle(builder.spawn(move || Some(body()))?));
         }
         let (report, outcome) = mpsc::sync_channel(1);
         let thread = builder.spawn(move || {
+            if let Some(cores) = preferred {
+                // Refused: they have been taken away since they were noted.
+                let _ = set_affinity(None, &cores);
+            }
             let prepared = prepare(affinity, scheduling);
             let ready = prepared.is_ok();
             // The spawner waits for this message, so it cannot be gone.
@@ -308,10 +321,29 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
     if let Some(cores) = affinity {
         set_affinity(None, &cores)?;
     }
-    if let Some(scheduling) = scheduling {
-        set_scheduling(None, scheduling)?;
+    // What the thread inherits already needs no permission.
+    if let Some(wanted) = scheduling
+        && !matches!(self::scheduling(None), Ok(found) if found == wanted)
+    {
+        set_scheduling(None, wanted)?;
     }
     Ok(())
+}
+
+/// Starts something that is to run before all threads with a fixed priority: with the highest that is permitted, else in the ordinary
+/// class.
+///
+/// # Errors
+/// That of the last try.
+pub fn at_highest<T>(mut start: impl FnMut(Scheduling) -> io::Result<T>) -> io::Result<T> {
+    let limit = memory::priority_limit().ok().flatten().and_then(|limit| u8::try_from(limit).ok());
+    let highest = [Some(*Scheduling::PRIORITIES.end()), limit.filter(|limit| Scheduling::PRIORITIES.contains(limit))];
+    for priority in highest.into_iter().flatten() {
+        if let Ok(started) = start(Scheduling::Fifo(priority)) {
+            return Ok(started);
+        }
+    }
+    start(Scheduling::Other)
 }
 
 /// A running thread. Dropping it lets the thread run on by itself.
@@ -351,6 +383,35 @@ impl Tid {
     pub const fn as_raw(self) -> i32 {
         self.0
     }
+}
+
+/// A thread of this process, as the kernel sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FoundThread {
+    /// The kernel's number.
+    pub tid: Tid,
+    /// The first 15 octets of its name.
+    pub name: String,
+    /// How it is scheduled.
+    pub scheduling: Scheduling,
+    /// Where it may run.
+    pub cores: CpuSet,
+}
+
+/// Every thread of this process, in no order. Those that end meanwhile may be missing.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn all() -> io::Result<Vec<FoundThread>> {
+    let look = |tid: i32| {
+        let name = fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
+        let name = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
+        let tid = Tid(tid);
+        Some(FoundThread { tid, name, scheduling: scheduling(Some(tid)).ok()?, cores: affinity(Some(tid)).ok()? })
+    };
+    let entries = fs::read_dir("/proc/self/task")?;
+    Ok(entries.filter_map(|entry| look(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect())
 }
 
 /// The calling thread's number; asked of the kernel once per thread, and again after a fork.
@@ -518,6 +579,41 @@ mod tests {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         }
         assert_eq!(scheduling(None).unwrap(), Scheduling::Other);
+    }
+
+    #[test]
+    fn threads_are_found_as_they_are() {
+        let (ended, end) = mpsc::sync_channel::<()>(0);
+        let last = affinity(None).unwrap().iter().last().unwrap();
+        let builder = Builder::new().name("found/as it is").affinity(CpuSet::one(last)).scheduling(Scheduling::Idle);
+        let thread = builder.spawn(move || end.recv()).unwrap();
+        let found = all().unwrap();
+        let found: Vec<_> = found.iter().filter(|thread| thread.name == "found/as it is").collect();
+        let [found] = found[..] else { panic!("{found:?}") };
+        assert_eq!((found.scheduling, found.cores), (Scheduling::Idle, CpuSet::one(last)));
+        assert_ne!(found.tid, current_tid());
+        drop(ended);
+        assert!(thread.join().unwrap().is_err());
+    }
+
+    #[test]
+    fn cores_that_are_gone_are_not_insisted_on() {
+        let own = affinity(None).unwrap();
+        let last = CpuSet::one(own.iter().last().unwrap());
+        for (preferred, expected) in [(None, own), (Some(last), last), (Some(CpuSet::one(1023)), own)] {
+            let thread = Builder::new().preferred_affinity(preferred).spawn(|| affinity(None).unwrap()).unwrap();
+            assert_eq!(thread.join().unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_to_run_first_ends_in_the_ordinary_class() {
+        let refused = |scheduling| match scheduling {
+            Scheduling::Other => Ok(scheduling),
+            _ => Err(io::ErrorKind::PermissionDenied.into()),
+        };
+        assert_eq!(at_highest(refused).unwrap(), Scheduling::Other);
+        assert_eq!(at_highest(Ok).unwrap(), Scheduling::Fifo(99));
     }
 
     #[test]

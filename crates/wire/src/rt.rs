@@ -190,6 +190,8 @@ pub enum ProtocolValue {
         /// Kernel's receive buffer in octets.
         receive_buffer: i32,
     },
+    /// Shared memory, which has no properties.
+    SharedMemory,
 }
 
 impl ProtocolValue {
@@ -206,11 +208,15 @@ impl ProtocolValue {
                 e.write_i32(send_buffer);
                 e.write_i32(receive_buffer);
             }
+            ProtocolValue::SharedMemory => e.write_u32(profile_tag::SHARED_MEMORY),
         }
     }
 
     fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
         let tag = d.read_u32()?;
+        if tag == profile_tag::SHARED_MEMORY {
+            return Ok(ProtocolValue::SharedMemory);
+        }
         if !matches!(tag, profile_tag::IIOP | profile_tag::TAO_UIOP | profile_tag::UNIX) {
             return Err(CdrError::Unsupported);
         }
@@ -229,6 +235,7 @@ impl ProtocolValue {
 /// octet order | 3 octets of padding | unsigned long count | count x { unsigned long profile tag | properties }
 ///   IIOP         long send buffer | long receive buffer | boolean keep alive | boolean don't route | boolean no delay
 ///   Unix socket  long send buffer | long receive buffer
+///   shared memory  none
 /// ```
 ///
 /// # Errors
@@ -247,7 +254,7 @@ pub fn encode_protocols(protocols: &[ProtocolValue]) -> Result<Vec<u8>, CdrError
 /// [`CdrError::Unsupported`] for a protocol whose properties are not known, another where it is malformed.
 pub fn parse_protocols(value: &[u8]) -> Result<Vec<ProtocolValue>, CdrError> {
     let mut d = Decoder::for_encapsulation(value)?;
-    let count = d.read_len(12)?;
+    let count = d.read_len(4)?;
     if count > Limits::DEFAULT.profiles as usize {
         return Err(CdrError::OverLimit);
     }
@@ -311,6 +318,7 @@ mod tests {
                 dont_route: true,
                 no_delay: false,
             },
+            ProtocolValue::SharedMemory,
             ProtocolValue::Unix { tag: profile_tag::UNIX, send_buffer: 4, receive_buffer: 5 },
         ];
         assert_eq!(parse_protocols(&encode_protocols(&protocols).unwrap()).unwrap(), protocols);

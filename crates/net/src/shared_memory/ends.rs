@@ -16,7 +16,7 @@ use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::process;
 use corelane_sys::ring::Rings;
-use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
+use corelane_sys::thread::{self, Builder, JoinHandle};
 
 /// The rings of a connection, and whether their peer may be gone.
 #[derive(Debug)]
@@ -119,13 +119,11 @@ impl Watch {
         epoll.add(wake.as_fd(), WAKE, Interest::READABLE)?;
         let state = Mutex::new("connections of shared memory", Scope::Orb, State::default());
         let list = Arc::new(List { epoll, wake, stop: AtomicBool::new(false), state });
-        let spawn = |builder: Builder| {
+        // Whoever sleeps on shared memory may have any priority.
+        let thread = thread::at_highest(|scheduling| {
             let list = Arc::clone(&list);
-            builder.name("net/ends").stack_size(128 * 1024).spawn(move || list.run())
-        };
-        let highest = *Scheduling::PRIORITIES.end();
-        // Without the permission it is a thread like the one that starts it.
-        let thread = spawn(Builder::new().scheduling(Scheduling::Fifo(highest))).or_else(|_| spawn(Builder::new()))?;
+            Builder::new().name("net/ends").stack_size(128 * 1024).scheduling(scheduling).spawn(move || list.run())
+        })?;
         Ok(Watch { list, thread: Some(thread), forks: process::generation() })
     }
 }

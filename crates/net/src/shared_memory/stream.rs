@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::ring::{Ask, Reader, Rings, Writer};
 use corelane_sys::{poll, process, socket, thread};
 
@@ -49,8 +49,8 @@ pub(super) struct Shared {
     asked: AtomicU32,
     /// A writer that does not wait was told that there is no room, and is to be told of room.
     wants_room: AtomicBool,
-    /// Held to read the bell's octets, and to begin to want room.
-    bell: Mutex<()>,
+    /// Held to read the bell's octets, and to begin to want room; by threads of several priorities where a request was handed over.
+    bell: PiMutex<()>,
     spin: Spin,
     forks: u64,
 }
@@ -69,7 +69,7 @@ impl Shared {
             over: AtomicBool::new(false),
             asked: AtomicU32::new(0),
             wants_room: AtomicBool::new(false),
-            bell: Mutex::new("bell of shared memory", Scope::Connection, ()),
+            bell: PiMutex::new("bell of shared memory", Scope::Connection, ()),
             spin: Spin::new(spin),
             forks: process::generation(),
         }

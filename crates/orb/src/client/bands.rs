@@ -64,7 +64,8 @@ impl Band {
     pub(crate) fn native(self, rt: &RtConfig) -> Result<Option<Scheduling>, SystemException> {
         match (self.range(), u8::try_from(self.0)) {
             (Some((_, high)), _) => Priority::new(high).map_or(Ok(None), |high| rt.native(high)),
-            (None, Ok(native)) if native > 0 => Ok(Some(Scheduling::Fifo(native))),
+            // Callers of the deadline class are beyond all fixed priorities.
+            (None, Ok(native)) if native > 0 => Ok(Some(Scheduling::Fifo(native.min(*Scheduling::PRIORITIES.end())))),
             (None, _) => Ok(None),
         }
     }

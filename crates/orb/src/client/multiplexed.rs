@@ -14,7 +14,7 @@ use corelane_net::{Endpoint, Half, Stream, Wait};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::Wake;
 use corelane_sys::gate::Gate;
-use corelane_sys::lock::{Condvar, Exclusive, ExclusiveGuard, Mutex, Scope};
+use corelane_sys::lock::{Exclusive, ExclusiveGuard, PiMutex, Scope};
 use corelane_wire::connection::{Answered, Framer, Initiative, RequestTable, Step};
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits, Octets};
@@ -40,7 +40,8 @@ pub(crate) struct Multiplexed {
     sending: Exclusive<Sending>,
     /// Where those wait who want to send.
     gate: Arc<Gate>,
-    requests: Mutex<Requests>,
+    /// Callers of all priorities of a band take it, and the reader.
+    requests: PiMutex<Requests>,
     /// The reader's.
     reading: Exclusive<Reading>,
     /// The end of a message is still to be sent.
@@ -130,8 +131,9 @@ struct Reading {
 /// A request whose reply is still to come.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    state: Mutex<State>,
-    done: Condvar,
+    /// The caller's, and for a moment the reader's, whose other callers may be more urgent.
+    state: PiMutex<State>,
+    done: Gate,
 }
 
 #[derive(Debug)]
@@ -180,7 +182,7 @@ impl From<Lost> for Broken {
 impl Multiplexed {
     /// Over a new connection.
     pub(crate) fn new(stream: Box<dyn Stream>, endpoint: &Endpoint, is_bound: bool) -> Self {
-        let gate = Arc::new(Gate::new("shared connection", Scope::Connection));
+        let gate = Arc::new(Gate::new("shared connection"));
         let idle_since = Monotonic::from_nanos(0);
         let memory = Vec::with_capacity(1024);
         let sending = Sending { memory, announced: None, rest: Vec::new(), sent: 0, seen: None };
@@ -191,7 +193,7 @@ impl Multiplexed {
             endpoint: endpoint.clone(),
             sending: Exclusive::new("sending end", Scope::Connection, sending).with_gate(Arc::clone(&gate)),
             gate,
-            requests: Mutex::new(
+            requests: PiMutex::new(
                 "request table",
                 Scope::Connection,
                 Requests { waiting, told: false, over: false, used: true, idle_since },
@@ -244,8 +246,8 @@ impl Multiplexed {
 
     /// Enters a request in the table.
     pub(crate) fn register(&self) -> Result<(u32, Arc<Pending>), NoPlace> {
-        let state = Mutex::new("reply", Scope::Connection, State::Waiting(None));
-        let pending = Arc::new(Pending { state, done: Condvar::new() });
+        let state = PiMutex::new("reply", Scope::Connection, State::Waiting(None));
+        let pending = Arc::new(Pending { state, done: Gate::new("reply") });
         let mut requests = self.requests.lock();
         if requests.over {
             return Err(NoPlace::Over);
@@ -538,7 +540,7 @@ impl Pending {
         let bell = bell.take();
         *state = State::Done(outcome);
         drop(state);
-        self.done.notify_all();
+        self.done.open();
         if let Some(bell) = bell {
             bell.notify();
         }
@@ -561,12 +563,10 @@ impl Pending {
                 return Err(Broken::Cancelled);
             }
         }
-        let mut state = self.state.lock();
-        let mut in_time = true;
-        while matches!(*state, State::Waiting(_)) && in_time {
-            (state, in_time) = self.done.wait_until(state, deadline);
+        if !self.is_done() {
+            self.done.wait(deadline, || self.is_done().then_some(()));
         }
-        match std::mem::replace(&mut *state, State::Taken) {
+        match std::mem::replace(&mut *self.state.lock(), State::Taken) {
             State::Done(outcome) => outcome.map_err(Broken::from),
             // The first to ask has it.
             State::Waiting(_) | State::Taken => Err(Broken::TimedOut),
@@ -598,6 +598,7 @@ mod tests {
     use corelane_net::Peer;
 
     use super::*;
+    use crate::lending::lends;
 
     /// A server that answers, without end, the requests that were made of it in the order of their ids.
     #[derive(Debug)]
@@ -658,5 +659,32 @@ mod tests {
         connection.forget(ids[7]);
         assert_eq!(connection.register().err(), Some(NoPlace::Over));
         assert!(!connection.is_open());
+    }
+
+    /// Its callers may have any priority of a band: one that is preempted with the table or with its reply in its hands runs on for those
+    /// who wait.
+    #[test]
+    fn who_waits_for_the_table_or_to_complete_a_reply_lends_its_priority() {
+        let connection =
+            || Arc::new(Multiplexed::new(Box::new(Endless(0.into())), &Endpoint::tcp("127.0.0.1", 1), true));
+        let (own, other) = (connection(), connection());
+        let callers = Arc::clone(&own);
+        assert!(lends(
+            move |held| {
+                let _requests = own.requests.lock();
+                held();
+            },
+            move || drop(callers.register())
+        ));
+        let (id, pending) = other.register().unwrap();
+        let callers = Arc::clone(&pending);
+        assert!(lends(
+            move |held| {
+                let _state = callers.state.lock();
+                held();
+            },
+            move || pending.complete(Err(Lost::Io(io::ErrorKind::TimedOut)))
+        ));
+        other.forget(id);
     }
 }

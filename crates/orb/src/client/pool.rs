@@ -71,12 +71,12 @@ pub(crate) enum NoConnection {
 
 impl Pool {
     pub(crate) fn new(endpoints: Arc<[Endpoint]>, sockets: Sockets, band: Band, bound: usize) -> Self {
-        let gate = Arc::new(Gate::new("connection pool", Scope::Lane));
+        let gate = Arc::new(Gate::new("connection pool"));
         let slot =
             |_| Arc::new(Exclusive::new("client connection", Scope::Connection, None).with_gate(Arc::clone(&gate)));
         let slots = (0..bound.max(1)).map(slot).collect();
         let shared = PiMutex::new("shared connection of a pool", Scope::Lane, Shared::None);
-        let made = Gate::new("shared connection", Scope::Lane);
+        let made = Gate::new("shared connection");
         Pool { endpoints, sockets, slots, used: AtomicUsize::new(0), gate, band, shared, made }
     }
 
@@ -206,7 +206,7 @@ impl Pool {
         }
         let made = self.dial(core, until).and_then(|(stream, endpoint)| {
             let connection = Arc::new(Multiplexed::new(stream, endpoint, self.band.range().is_none()));
-            core.replies().read(self.band, &connection).map_err(NoConnection::Failed)?;
+            core.replies().read(core, self.band, &connection).map_err(NoConnection::Failed)?;
             Ok(connection)
         });
         *self.shared.lock() = made.as_ref().map_or(Shared::None, |connection| Shared::Open(Arc::clone(connection)));

@@ -1,5 +1,5 @@
 //! Who reads the connections that several calls share: one thread for each priority band, made with the band's first such
-//! connection by a caller of that band, whose scheduling it inherits. It runs on the cores of the thread that made the ORB.
+//! connection, at the priority of the highest callers of the band. It runs on the cores of the thread that made the ORB.
 
 use std::fmt;
 use std::io;
@@ -12,11 +12,13 @@ use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::slots::SlotTable;
-use corelane_sys::thread::{self, CpuSet, JoinHandle};
+use corelane_sys::thread::{self, JoinHandle, Scheduling};
 use corelane_wire::Limits;
 
 use super::bands::Band;
 use super::multiplexed::{Lost, Multiplexed, Read};
+use crate::event::Event as Told;
+use crate::orb::Core;
 
 const STOP: u64 = u64::MAX;
 const INTEREST: Interest = Interest::READABLE.and(Interest::HANG_UP).and(Interest::EDGE);
@@ -26,8 +28,6 @@ const MOST: u32 = 1 << 16;
 /// The threads of all bands.
 pub(crate) struct Replies {
     limits: Limits,
-    /// Those of the thread that made the ORB, if they are known.
-    cores: Option<CpuSet>,
     bands: Mutex<Threads>,
 }
 
@@ -63,16 +63,15 @@ struct Reader {
 
 impl Replies {
     pub(crate) fn new(limits: Limits) -> Self {
-        let cores = thread::affinity(None).ok();
-        Replies { limits, cores, bands: Mutex::new("readers of replies", Scope::Orb, Threads::default()) }
+        Replies { limits, bands: Mutex::new("readers of replies", Scope::Orb, Threads::default()) }
     }
 
     /// Reads `connection` from now on, until it ends.
-    pub(crate) fn read(&self, band: Band, connection: &Arc<Multiplexed>) -> io::Result<()> {
+    pub(crate) fn read(&self, core: &Core, band: Band, connection: &Arc<Multiplexed>) -> io::Result<()> {
         let Some(fd) = connection.stream().readiness() else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the transport has no descriptor to wait for"));
         };
-        let reader = self.reader(band)?;
+        let reader = self.reader(core, band)?;
         let (slot, generation) =
             reader.connections.insert(Arc::downgrade(connection)).map_err(|full| io::Error::other(full.to_string()))?;
         let place = Place { reader: Arc::clone(&reader), slot, generation };
@@ -81,7 +80,7 @@ impl Replies {
         Ok(())
     }
 
-    fn reader(&self, band: Band) -> io::Result<Arc<Reader>> {
+    fn reader(&self, core: &Core, band: Band) -> io::Result<Arc<Reader>> {
         let mut bands = self.bands.lock();
         if bands.stopped {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the ORB has been shut down"));
@@ -95,16 +94,25 @@ impl Replies {
         let connections = SlotTable::new("shared connections", Scope::Lane, MOST);
         let reader =
             Arc::new(Reader { epoll, wake, stop: AtomicBool::new(false), connections, limits: self.limits.clone() });
-        let own = Arc::clone(&reader);
-        let builder = thread::Builder::new().name(format!("orb/r{}", band.number())).stack_size(256 * 1024);
-        let run = move || own.run();
-        let thread = match self.cores {
-            // The caller's own cores do where the system has taken those away.
-            Some(cores) => builder.clone().affinity(cores).spawn(run.clone()).or_else(|_| builder.spawn(run))?,
-            None => builder.spawn(run)?,
-        };
+        let thread = self.start(core, band, &reader)?;
         bands.running.push(Running { band, reader: Arc::clone(&reader), thread });
         Ok(reader)
+    }
+
+    /// Starts the thread of a band: as its highest callers where the system permits it, else as the caller at hand.
+    fn start(&self, core: &Core, band: Band, reader: &Arc<Reader>) -> io::Result<JoinHandle<()>> {
+        let name = format!("orb/r{}", band.number());
+        let builder = thread::Builder::new().name(name.clone()).stack_size(256 * 1024).preferred_affinity(core.cores());
+        // A range whose end cannot be mapped has no calls at that end.
+        let scheduling = band.native(&core.config().rt).ok().flatten().unwrap_or(Scheduling::Other);
+        let run = || {
+            let own = Arc::clone(reader);
+            move || own.run()
+        };
+        builder.clone().scheduling(scheduling).spawn(run()).or_else(|error| {
+            core.events().report(&Told::PriorityRefused { thread: name, error: error.to_string() });
+            builder.spawn(run())
+        })
     }
 
     /// Ends the threads.

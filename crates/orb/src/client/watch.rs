@@ -1,6 +1,8 @@
 //! Watching idle connections for the end: nothing is written to a connection that the peer has already closed.
 //!
-//! One thread per ORB, made with the first connection, waits for hang-ups of all of them. Replies do not wake it.
+//! One thread per ORB, made with the first connection, waits for hang-ups of all of them. Replies do not wake it. It is in the ordinary
+//! class and on the cores of the thread that made the ORB, whoever made that connection; what others may wait for it does at their
+//! priority.
 
 use std::fmt;
 use std::io;
@@ -14,7 +16,7 @@ use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::slots::{Retired, SlotTable};
-use corelane_sys::thread::{self, JoinHandle};
+use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling};
 
 use super::pool::Pool;
 use crate::orb::Core;
@@ -24,6 +26,7 @@ const STOP: u64 = u64::MAX;
 /// The thread and what it watches.
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
+    cores: Option<CpuSet>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -51,14 +54,14 @@ pub(crate) struct Watched {
 }
 
 impl Watcher {
-    pub(crate) fn new(most: u32, stamp: u64) -> io::Result<Self> {
+    pub(crate) fn new(most: u32, stamp: u64, cores: Option<CpuSet>) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         let wake = Wake::new()?;
         epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP, Interest::READABLE | Interest::EDGE)?;
         let entries = SlotTable::new("watched connections", Scope::Orb, most);
         let (stop, tidied) = (AtomicBool::new(false), OnceLock::new());
         let shared = Arc::new(Shared { stamp, epoll, wake, stop, tidied, entries });
-        Ok(Watcher { shared, thread: Mutex::new("watcher thread", Scope::Orb, None) })
+        Ok(Watcher { shared, cores, thread: Mutex::new("watcher thread", Scope::Orb, None) })
     }
 
     /// Watches `stream`; a stream without a descriptor is not watched and never known to have hung up.
@@ -87,6 +90,7 @@ impl Watcher {
         if thread.is_none() {
             let shared = Arc::clone(&self.shared);
             let builder = thread::Builder::new().name("orb/watch").stack_size(256 * 1024);
+            let builder = builder.scheduling(Scheduling::Other).preferred_affinity(self.cores);
             *thread = Some(builder.spawn(move || shared.run())?);
         }
         Ok(())

@@ -12,7 +12,7 @@ use corelane_sys::buffer::Spares;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
-use corelane_sys::thread::{Builder, JoinHandle};
+use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling};
 use corelane_wire::ior::Ior;
 use corelane_wire::{CharSet, Limits, Version};
 
@@ -95,6 +95,7 @@ pub(crate) struct Core {
     adapters: Adapters,
     events: Events,
     watcher: Watcher,
+    cores: Option<CpuSet>,
     replies: Replies,
     held: HeldList,
     /// The servers that references lead to, by the addresses of a profile and what connections are made with. Callers of all priorities
@@ -123,14 +124,16 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> io::Result<Self> {
+        let cores = thread::affinity(None).ok();
         Ok(Core {
             replies: Replies::new(config.limits.clone()),
+            cores,
             held: HeldList::new(config.oneway_batch.delay),
             config,
             transports,
             adapters: Adapters::new(stamp),
             events,
-            watcher: Watcher::new(1 << 20, stamp)?,
+            watcher: Watcher::new(1 << 20, stamp, cores)?,
             servers: PiMutex::new("servers", Scope::Orb, HashMap::new()),
             private: PiMutex::new("private connections", Scope::Orb, Vec::new()),
             lanes: OnceLock::new(),
@@ -144,7 +147,7 @@ impl Core {
             #[cfg(feature = "valuetype")]
             value_factories: crate::value::ValueFactories::new(),
             state: AtomicU8::new(RUNNING),
-            closing: Gate::new("end of the ORB", Scope::Orb),
+            closing: Gate::new("end of the ORB"),
             spares: Spares::keep(),
             forks: corelane_sys::process::generation(),
         })
@@ -258,6 +261,11 @@ impl Core {
         self.watcher.tidy(Arc::downgrade(self), self.tidy_period());
         // A client needs no watching before its first connection.
         if self.lanes().is_empty() { Ok(()) } else { self.watch_lanes().map_err(OrbError::Thread) }
+    }
+
+    /// The cores of the thread that made the ORB, if they are known: where threads run of which nothing else is said.
+    pub(crate) fn cores(&self) -> Option<CpuSet> {
+        self.cores
     }
 
     /// Sees to it that lanes are tidied.
@@ -481,7 +489,9 @@ impl Core {
             return;
         }
         let core = Arc::clone(self);
+        // The end is not urgent, whatever the priority of who began it.
         let ender = Builder::new().name("orb/end").stack_size(256 * 1024);
+        let ender = ender.scheduling(Scheduling::Other).preferred_affinity(self.cores);
         if ender.spawn(move || core.shutdown(Patience::Endless)).is_err() {
             // Without a thread nobody waits for the others: they are told to end, and do when their requests are done.
             let own = self.lanes().iter().flat_map(|lane| lane.stop());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{PiMutex, Scope};
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
 use super::hold::{Held, Hold, Kept};
@@ -254,7 +254,8 @@ fn timed_out() -> SystemException {
 /// What the main thread, or a lane's, makes of a call that another thread waits for.
 struct Handover {
     done: Gate,
-    state: Mutex<Handed>,
+    /// Caller and lane may differ in priority.
+    state: PiMutex<Handed>,
 }
 
 enum Handed {
@@ -276,8 +277,8 @@ fn on_its_thread(
     until: Option<Monotonic>,
 ) -> Result<Answer, SystemException> {
     let handover = Arc::new(Handover {
-        done: Gate::new("call on another thread", Scope::Orb),
-        state: Mutex::new("call on another thread", Scope::Orb, Handed::Waiting),
+        done: Gate::new("call on another thread"),
+        state: PiMutex::new("call on another thread", Scope::Orb, Handed::Waiting),
     });
     let work = {
         let (handover, core, request) = (Arc::clone(&handover), Arc::downgrade(core), Arc::clone(request));

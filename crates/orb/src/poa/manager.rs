@@ -75,7 +75,7 @@ impl PoaManager {
             id,
             stamp,
             orb,
-            changed: Gate::new("POA manager", Scope::Orb),
+            changed: Gate::new("POA manager"),
             held: Mutex::new("held requests", Scope::Orb, HeldList::default()),
             members: Mutex::new("POAs of a manager", Scope::Orb, Vec::new()),
         }))

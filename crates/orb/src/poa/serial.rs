@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use corelane_sys::lock::{Condvar, Mutex, Scope};
+use corelane_sys::lock::{PiCondvar, PiMutex, Scope};
 
 /// What tells threads apart: never 0, never the same for two threads.
 pub(crate) fn this_thread() -> u64 {
@@ -16,8 +16,9 @@ pub(crate) fn this_thread() -> u64 {
 /// The right to run something of a POA.
 #[derive(Debug)]
 pub(crate) struct Serial {
-    state: Mutex<State>,
-    free: Condvar,
+    /// Requests of every priority pass here, and the most urgent of those that wait comes next.
+    state: PiMutex<State>,
+    free: PiCondvar,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +36,7 @@ pub(crate) struct SerialTurn<'a>(&'a Serial);
 
 impl Serial {
     pub(crate) fn new() -> Self {
-        Serial { state: Mutex::new("single thread model", Scope::Orb, State::default()), free: Condvar::new() }
+        Serial { state: PiMutex::new("single thread model", Scope::Orb, State::default()), free: PiCondvar::new() }
     }
 
     /// Waits until no other thread has the turn.

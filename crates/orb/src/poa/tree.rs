@@ -251,7 +251,7 @@ impl New<'_> {
                 keyed: AtomicUsize::new(0),
                 tables: Mutex::new("POA tables", Scope::Orb, Tables::default()),
                 family: Mutex::new("POA children", Scope::Orb, Family::default()),
-                changed: Gate::new("POA changes", Scope::Orb),
+                changed: Gate::new("POA changes"),
                 default_servant: Published::new("default servant", Scope::Orb, None),
                 servant_manager: Published::new("servant manager", Scope::Orb, None),
                 serial: Serial::new(),

@@ -10,6 +10,7 @@
 //! * A lane's thread never changes its priority; one of a pool without lanes takes it back after the upcall.
 //! * A request runs in a lane of its POA's own pool. One that arrives elsewhere is handed over once, and never by a thread that waits.
 
+mod assigned;
 pub(crate) mod client;
 mod config;
 mod current;
@@ -30,7 +31,7 @@ pub use corelane_sched::{
     PriorityMapping, PriorityModel, PriorityTransform,
 };
 pub use corelane_sys::guarantees::{Guarantee, Holds};
-pub use corelane_sys::thread::{Reservation, Scheduling};
+pub use corelane_sys::thread::{CpuSet, FoundThread, Reservation, Scheduling, Tid};
 pub use current::RtCurrent;
 pub(crate) use current::{Running, of_caller};
 pub use mutex::{RtMutex, RtMutexGuard};
@@ -46,6 +47,15 @@ use crate::orb::Core;
 /// [`OrbBuilder::require`](crate::OrbBuilder::require) goes by, and what `corelane doctor` shows.
 pub fn guarantees() -> Vec<Guarantee> {
     corelane_sys::guarantees::report()
+}
+
+/// The threads of this process, as the kernel sees them: how each is scheduled, and where it may run. Those of ORBs are named by pool or
+/// part, role and number (`flight/l0`, `orb/watch`; docs/real-time.md lists them).
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn threads() -> std::io::Result<Vec<FoundThread>> {
+    corelane_sys::thread::all()
 }
 
 /// The user's page about real time; its examples are tests.

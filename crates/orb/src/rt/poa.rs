@@ -1,14 +1,13 @@
 //! What a POA keeps for real time, and where its requests run.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corelane_net::Endpoint;
 use corelane_sched::placement::{Place, Policies, Violation};
 use corelane_sched::{Declared, Priority, PriorityBand, PriorityBands, PriorityModel};
-use corelane_sys::lock::{Mutex, MutexGuard, Scope};
+use corelane_sys::lock::MutexGuard;
 
+use super::assigned::{Assigned, NotAssigned};
 use super::config::unmappable;
 use super::policies::{Protocol, RtPolicies, TcpProperties, UnixProperties, at_fault, index};
 use super::pool::Threadpool;
@@ -29,9 +28,7 @@ pub(crate) struct RtPoa {
     /// `None`: the pools of the ORB's builder.
     pub(crate) pool: Option<Arc<Threadpool>>,
     /// Priorities of objects by id, of those that have one of their own and an id that outlives their activation.
-    priorities: Mutex<HashMap<Box<[u8]>, Priority>>,
-    /// How many these are: spares the look where there are none.
-    assigned: AtomicUsize,
+    assigned: Assigned,
 }
 
 /// What a POA that is being made wants of its lanes' sockets; taken back unless it is kept. Meanwhile no other POA says anything of them.
@@ -79,14 +76,7 @@ impl RtPoa {
         let checked = policies.check()?;
         let find = |id| core.rt().pool(id).ok_or(index::THREADPOOL);
         let pool = policies.threadpool.map(find).transpose()?;
-        let rt = RtPoa {
-            policies,
-            model: checked.model,
-            bands: checked.bands,
-            pool,
-            priorities: Mutex::new("priorities of objects", Scope::Orb, HashMap::new()),
-            assigned: AtomicUsize::new(0),
-        };
+        let rt = RtPoa { policies, model: checked.model, bands: checked.bands, pool, assigned: Assigned::new() };
         rt.rules().check().map_err(at_fault)?;
         let endpoints = rt.endpoints(core);
         let offered = |protocol: &Protocol| endpoints.iter().any(|endpoint| protocol.serves(endpoint));
@@ -162,29 +152,21 @@ impl RtPoa {
     /// Gives an object its priority.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 18 if it has another one.
+    /// BAD_INV_ORDER 18 if it has another one; NO_RESOURCES when too many objects of the POA have one.
     pub(crate) fn assign(&self, id: &[u8], priority: Priority) -> Result<(), PoaError> {
-        let mut priorities = self.priorities.lock();
-        match priorities.get(id) {
-            Some(assigned) if *assigned != priority => {
-                let exception = SystemException::omg(Kind::BadInvOrder, 18, Completion::No);
-                return Err(exception.because(format!("the object has priority {assigned} already")).into());
-            }
-            Some(_) => {}
-            None => {
-                priorities.insert(id.into(), priority);
-                self.assigned.fetch_add(1, Ordering::Release);
-            }
-        }
-        Ok(())
+        let exception = match self.assigned.assign(id, priority) {
+            Ok(()) => return Ok(()),
+            Err(NotAssigned::Other(assigned)) => SystemException::omg(Kind::BadInvOrder, 18, Completion::No)
+                .because(format!("the object has priority {assigned} already")),
+            Err(NotAssigned::Full) => SystemException::new(Kind::NoResources, 0, Completion::No)
+                .because("too many objects of the POA have priorities of their own"),
+        };
+        Err(exception.into())
     }
 
     /// The priority that an object was assigned.
     pub(crate) fn assigned(&self, id: &[u8]) -> Option<Priority> {
-        if self.assigned.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        self.priorities.lock().get(id).copied()
+        self.assigned.of(id)
     }
 
     /// Where a request for object `id` runs that asks for priority `asked`, by a connection for `bound`.
@@ -241,8 +223,12 @@ impl RtPoa {
             );
         }
         let protocols = match &*self.policies.server_protocols {
-            // The faster one first.
-            [] => &[Protocol::Unix(UnixProperties::default()), Protocol::Tcp(TcpProperties::default())][..],
+            // The faster ones first.
+            [] => &[
+                Protocol::SharedMemory,
+                Protocol::Unix(UnixProperties::default()),
+                Protocol::Tcp(TcpProperties::default()),
+            ][..],
             chosen => chosen,
         };
         let rank = |lane: &LaneEndpoint| protocols.iter().position(|protocol| protocol.serves(&lane.endpoint));

@@ -69,6 +69,8 @@ pub enum Protocol {
     Tcp(TcpProperties),
     /// GIOP over Unix sockets.
     Unix(UnixProperties),
+    /// GIOP over shared memory, whose rings are as large as its transport makes them.
+    SharedMemory,
 }
 
 /// What connections are made with.
@@ -89,8 +91,10 @@ impl Protocol {
     /// Whether `endpoint` is one of this protocol's.
     pub(crate) fn serves(self, endpoint: &Endpoint) -> bool {
         match (self, endpoint) {
-            (Protocol::Tcp(_), Endpoint::Tcp { .. }) | (Protocol::Unix(_), Endpoint::Unix { .. }) => true,
-            (Protocol::Tcp(_) | Protocol::Unix(_), _) => false,
+            (Protocol::Tcp(_), Endpoint::Tcp { .. })
+            | (Protocol::Unix(_), Endpoint::Unix { .. })
+            | (Protocol::SharedMemory, Endpoint::SharedMemory { .. }) => true,
+            (Protocol::Tcp(_) | Protocol::Unix(_) | Protocol::SharedMemory, _) => false,
         }
     }
 
@@ -116,14 +120,19 @@ impl Protocol {
                 },
                 network_priority: true,
             },
+            Protocol::SharedMemory => Sockets::default(),
         }
     }
 
     /// Whether its properties make sense: sizes are not negative.
     pub(crate) fn is_valid(self) -> bool {
-        let (Protocol::Tcp(TcpProperties { send_buffer_size: send, recv_buffer_size: receive, .. })
-        | Protocol::Unix(UnixProperties { send_buffer_size: send, recv_buffer_size: receive })) = self;
-        send >= 0 && receive >= 0
+        match self {
+            Protocol::Tcp(TcpProperties { send_buffer_size: send, recv_buffer_size: receive, .. })
+            | Protocol::Unix(UnixProperties { send_buffer_size: send, recv_buffer_size: receive }) => {
+                send >= 0 && receive >= 0
+            }
+            Protocol::SharedMemory => true,
+        }
     }
 
     /// What a reference says; sizes that make no sense say nothing.
@@ -142,6 +151,7 @@ impl Protocol {
             ProtocolValue::Unix { send_buffer, receive_buffer, .. } => {
                 Protocol::Unix(UnixProperties { send_buffer_size: send_buffer, recv_buffer_size: receive_buffer })
             }
+            ProtocolValue::SharedMemory => Protocol::SharedMemory,
         }
     }
 
@@ -159,6 +169,7 @@ impl Protocol {
                 send_buffer: unix.send_buffer_size,
                 receive_buffer: unix.recv_buffer_size,
             },
+            Protocol::SharedMemory => ProtocolValue::SharedMemory,
         }
     }
 }

@@ -13,7 +13,7 @@ use corelane_sched::admission::Rules;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::overseer::Overseer;
-use corelane_sys::thread::{CpuSet, JoinHandle, Scheduling};
+use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling};
 
 use super::config::{LaneConfig, LanesConfig, Overrun, RtConfig, SchedulingClass, ThreadpoolConfig};
 use super::policies::RtPolicies;
@@ -137,9 +137,8 @@ impl Registry {
             return Ok(());
         }
         const NAME: &str = "orb/overrun";
-        let highest = Scheduling::Fifo(*Scheduling::PRIORITIES.end());
-        // Where that is refused lanes have no fixed priorities either.
-        let overseer = Overseer::start(NAME, Some(highest)).or_else(|_| Overseer::start(NAME, None))?;
+        // Where fixed priorities are refused lanes have none either.
+        let overseer = thread::at_highest(|scheduling| Overseer::start(NAME, scheduling))?;
         // Once: an ORB starts once.
         let _ = self.overseer.set(overseer);
         Ok(())

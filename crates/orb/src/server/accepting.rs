@@ -86,7 +86,10 @@ impl Lane {
             number: core.next_connection(),
             opened: self.silence.now(),
             station: self.role.as_ref().map_or((DEFAULT_POOL, 0), |role| (role.pool, role.index)),
-            ceiling: self.role.as_ref().map_or(Priority::MAX, |role| role.ceiling),
+            ceiling: match &self.role {
+                Some(role) => role.ceiling,
+                None => self.config.ceiling.unwrap_or(Priority::MAX),
+            },
             in_slices: mixed && !self.role.as_ref().is_some_and(|role| role.is_lane && role.is_top),
             marks: core.config().rt.network.is_some()
                 && self.role.as_ref().is_some_and(|role| !role.is_lane)

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use corelane_sched::Priority;
+
 /// Which threads read, run and answer requests (chosen per pool).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
@@ -64,6 +66,9 @@ pub struct PoolConfig {
     pub nested_wait: Option<NestedWait>,
     /// Stack of each thread in octets.
     pub stack: usize,
+    /// The highest priority that a request coming in at an endpoint of the pool may ask for, whatever pool runs it; `None`: any.
+    /// NO_PERMISSION beyond it. In pools with priorities [`LaneConfig::ceiling`](crate::rt::LaneConfig::ceiling) and its like say it instead.
+    pub ceiling: Option<Priority>,
     /// Connections held at most. A further one takes the place of the one whose peer has been silent longest: one that never sent a whole
     /// message first, else one that has been idle for ten seconds; it is told by CloseConnection, upon which a client connects anew when
     /// it has something to say. If there is none, the further one is closed at once. The same is done where the process has no
@@ -95,6 +100,7 @@ impl Default for PoolConfig {
             dispatch: Dispatch::LeaderFollowers { threads: 4 },
             nested_wait: None,
             stack: 1 << 20,
+            ceiling: None,
             connections: 20_000,
             queue_octets: 64 << 20,
             held_octets: 256 << 20,

@@ -801,12 +801,10 @@ fn after<'m>(message: &[&'m [u8]], sent: usize) -> impl Iterator<Item = &'m [u8]
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::sync::atomic::AtomicI32;
-
     use corelane_net::{Endpoint, Tcp, Transport};
-    use corelane_sys::thread::{Builder, Scheduling, current_tid};
 
     use super::*;
+    use crate::lending::lends;
 
     /// A connection of no lane, whose peer says nothing.
     pub(in crate::server) fn lone(budget: &Arc<Budget>, mixed: bool) -> Arc<Connection> {
@@ -830,39 +828,15 @@ pub(super) mod tests {
         ))
     }
 
-    /// How the kernel schedules a thread of this process now: -1 - n at the fixed priority n.
-    fn effective_priority(tid: i32) -> i32 {
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
-        let fields = stat.rsplit(')').next().unwrap();
-        fields.split_whitespace().nth(15).unwrap().parse().unwrap()
-    }
-
     #[test]
     fn who_waits_to_answer_lends_its_priority_to_who_answers() {
         let connection = lone(&Budget::new(usize::MAX), true);
-        let (holder, done) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicBool::new(false)));
-        let pause = || std::thread::sleep(Duration::from_millis(1));
-        let (own, tid, end) = (Arc::clone(&connection), Arc::clone(&holder), Arc::clone(&done));
-        let low = Builder::new().name("low").scheduling(Scheduling::Fifo(1)).spawn(move || {
-            own.output.with(|_| {
-                tid.store(current_tid().as_raw(), Ordering::SeqCst);
-                while !end.load(Ordering::SeqCst) {
-                    pause();
-                }
-            });
-        });
-        let Ok(low) = low else { return eprintln!("the system grants no fixed priorities") };
-        while holder.load(Ordering::SeqCst) == 0 {
-            pause();
-        }
-        let high = Builder::new().name("high").scheduling(Scheduling::Fifo(10));
-        let high = high.spawn(move || connection.send(&[b"an answer"], Wait::Now)).unwrap();
-        let lent = (0..20_000).any(|_| {
-            pause();
-            effective_priority(holder.load(Ordering::SeqCst)) == -11
-        });
-        done.store(true, Ordering::SeqCst);
-        let _ = (low.join(), high.join());
-        assert!(lent, "the high thread waits and lends nothing");
+        let own = Arc::clone(&connection);
+        assert!(lends(
+            move |held| own.output.with(|_| held()),
+            move || {
+                let _ = connection.send(&[b"an answer"], Wait::Now);
+            }
+        ));
     }
 }

@@ -22,7 +22,7 @@ pub(crate) mod worker;
 use std::io;
 use std::sync::Arc;
 
-use corelane_sys::thread::{Builder, JoinHandle};
+use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
 
 use crate::event::Event;
 use crate::orb::Core;
@@ -57,7 +57,8 @@ pub(crate) fn start(lane: &Arc<Lane>, core: &Arc<Core>, threads: &mut Vec<JoinHa
     Ok(())
 }
 
-/// Starts one thread of a lane: on its cores and at its priority where the system permits it, else at best effort, and said so.
+/// Starts one thread of a lane: on its cores and at its priority where the system permits it, else in the ordinary class, and said so.
+/// Threads of the builder's pools are like the one that starts them: all begin with the thread that made the ORB.
 fn spawn(
     lane: &Arc<Lane>,
     core: &Arc<Core>,
@@ -74,10 +75,8 @@ fn spawn(
     };
     let builder = Builder::new().name(name.clone()).stack_size(lane.config.stack).prefault(core.config().locks_memory);
     let Some(role) = &lane.role else { return builder.spawn(body(None)) };
-    let mut wanted = builder.clone();
-    if let Some(native) = role.native {
-        wanted = wanted.scheduling(native);
-    }
+    let builder = builder.preferred_affinity(core.cores());
+    let mut wanted = builder.clone().scheduling(role.native.unwrap_or(Scheduling::Other));
     if let Some(cores) = role.cores {
         wanted = wanted.affinity(cores);
     }
@@ -89,7 +88,7 @@ fn spawn(
             ) =>
         {
             core.events().report(&Event::PriorityRefused { thread: name, error: error.to_string() });
-            builder.spawn(body(None))
+            builder.scheduling(Scheduling::Other).spawn(body(None))
         }
         spawned => spawned,
     }

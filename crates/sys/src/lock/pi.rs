@@ -19,6 +19,7 @@ use std::ops::{Deref, DerefMut};
 use super::Scope;
 use crate::clock::Monotonic;
 use crate::counters;
+use crate::gate::{Openings, Wake};
 use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 use crate::thread;
 
@@ -129,6 +130,62 @@ impl<T> DerefMut for PiGuard<'_, T> {
 impl<T> Drop for PiGuard<'_, T> {
     fn drop(&mut self) {
         self.mutex.word.unlock(thread::current_tid().as_raw() as u32);
+    }
+}
+
+/// A condition waited for under a [`PiMutex`], by the monotonic clock. Waits may end without a notification: check in a loop. Sleepers wake
+/// in the order of their priorities.
+///
+/// `told`: a sleeper notes the count, and that it sleeps, under the lock. Who changes under that lock what is waited for and then notifies
+/// finds the sleeper, and the count another one before the sleeper asks the kernel to sleep.
+#[derive(Debug)]
+pub struct PiCondvar {
+    sleepers: AtomicU32,
+    told: Openings,
+}
+
+impl Default for PiCondvar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PiCondvar {
+    /// One that nobody waits for.
+    #[must_use]
+    pub fn new() -> Self {
+        PiCondvar { sleepers: AtomicU32::new(0), told: Openings::new() }
+    }
+
+    /// Releases the lock, waits for a notification, takes the lock again.
+    pub fn wait<'a, T>(&self, guard: PiGuard<'a, T>) -> PiGuard<'a, T> {
+        self.wait_until(guard, None).0
+    }
+
+    /// The same until `deadline`; `None` waits for ever. False if the deadline has passed.
+    pub fn wait_until<'a, T>(&self, guard: PiGuard<'a, T>, deadline: Option<Monotonic>) -> (PiGuard<'a, T>, bool) {
+        let (mutex, seen) = (guard.mutex, self.told.count());
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        drop(guard);
+        let in_time = self.told.wait_for_more(seen, deadline);
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        (mutex.lock(), in_time)
+    }
+
+    /// Wakes the most urgent thread that waits; no system call if none does.
+    pub fn notify_one(&self) {
+        self.notify(Wake::One);
+    }
+
+    /// Wakes all threads that wait.
+    pub fn notify_all(&self) {
+        self.notify(Wake::All);
+    }
+
+    fn notify(&self, wake: Wake) {
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            self.told.add(wake);
+        }
     }
 }
 
@@ -319,6 +376,64 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_is_waited_for_until_its_deadline_or_a_notification() {
+        let shared = Arc::new((PiMutex::new("test", Scope::Orb, false), PiCondvar::new()));
+        let deadline = clock::now() + Duration::from_millis(3);
+        let (guard, in_time) = shared.1.wait_until(shared.0.lock(), Some(deadline));
+        assert!(!in_time && deadline.is_past());
+        let other = Arc::clone(&shared);
+        let teller = std::thread::spawn(move || {
+            *other.0.lock() = true;
+            other.1.notify_all();
+        });
+        let mut guard = guard;
+        while !*guard {
+            guard = shared.1.wait(guard);
+        }
+        drop(guard);
+        teller.join().unwrap();
+        let before = counters::snapshot();
+        shared.1.notify_one();
+        assert_eq!((counters::snapshot() - before).futex, 0, "nobody waits");
+    }
+
+    #[test]
+    fn the_most_urgent_of_those_who_wait_wakes_first() {
+        let shared = Arc::new((PiMutex::new("test", Scope::Orb, (0, Vec::new())), PiCondvar::new()));
+        let waiting = [2, 3, 1].map(|priority| {
+            let shared = Arc::clone(&shared);
+            let body = move || {
+                let mut state = shared.0.lock();
+                while state.0 == 0 {
+                    state = shared.1.wait(state);
+                }
+                state.0 -= 1;
+                state.1.push(priority);
+            };
+            let thread = Builder::new().name("waits").scheduling(Scheduling::Fifo(priority)).spawn(body);
+            thread.unwrap_or_else(|error| panic!("SCHED_FIFO is not permitted here: {error}"))
+        });
+        let asleep = || {
+            let threads = thread::all().unwrap();
+            let stat = |tid: i32| std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+            let sleeps = |tid| stat(tid).rsplit(')').next().unwrap().trim_start().starts_with('S');
+            threads.iter().filter(|thread| thread.name == "waits" && sleeps(thread.tid.as_raw())).count()
+        };
+        for woken in 0..3 {
+            while shared.1.sleepers.load(Ordering::Relaxed) as usize != 3 - woken || asleep() != 3 - woken {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            shared.0.lock().0 += 1;
+            shared.1.notify_one();
+            while shared.0.lock().1.len() == woken {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        waiting.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(shared.0.lock().1, [3, 2, 1]);
+    }
+
+    #[test]
     fn threads_exclude_each_other() {
         let mutex = PiMutex::new("test", Scope::Lane, (0u64, 0u64));
         std::thread::scope(|scope| {
@@ -360,10 +475,7 @@ mod tests {
                 }),
             )
         };
-        let Ok(middle) = middle else {
-            eprintln!("skipped: fixed priorities are not permitted here");
-            return;
-        };
+        let middle = middle.unwrap_or_else(|error| panic!("SCHED_FIFO is not permitted here: {error}"));
         let high = {
             let (mutex, wanted, middle_thread) = (Arc::clone(&mutex), Arc::clone(&wanted), middle.thread().clone());
             let high_first = Arc::clone(&high_first);

@@ -129,5 +129,7 @@ fn protocol(protocol: &ProtocolValue) -> Value {
             let properties = json!({"send_buffer_size": send_buffer, "recv_buffer_size": receive_buffer});
             json!({"protocol_type": tag, "unix_domain": properties})
         }
+        // None of TAO's.
+        ProtocolValue::SharedMemory => panic!("a reference of TAO with our shared memory"),
     }
 }

@@ -1,0 +1,45 @@
+//! For tests: whether who waits for something lends its priority to who has it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
+
+use corelane_sys::thread::{Builder, Scheduling, current_tid};
+
+/// How the kernel schedules a thread of this process now: -1 - n at the fixed priority n.
+fn effective_priority(tid: i32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+    let fields = stat.rsplit(')').next().unwrap();
+    fields.split_whitespace().nth(15).unwrap().parse().unwrap()
+}
+
+/// Whether the kernel gives a thread of priority 1 that is in `hold`, which calls what it is given while it has the thing, the priority of
+/// one of 10 that is in `wait`.
+pub(crate) fn lends(hold: impl FnOnce(&dyn Fn()) + Send + 'static, wait: impl FnOnce() + Send + 'static) -> bool {
+    let (holder, done) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicBool::new(false)));
+    let pause = || std::thread::sleep(Duration::from_millis(1));
+    let (tid, end) = (Arc::clone(&holder), Arc::clone(&done));
+    let low = Builder::new().name("low").scheduling(Scheduling::Fifo(1)).spawn(move || {
+        hold(&|| {
+            tid.store(current_tid().as_raw(), Ordering::SeqCst);
+            while !end.load(Ordering::SeqCst) {
+                pause();
+            }
+        });
+    });
+    let low = low.unwrap_or_else(|error| panic!("SCHED_FIFO is not permitted here: {error}"));
+    while holder.load(Ordering::SeqCst) == 0 {
+        pause();
+    }
+    let high = Builder::new().name("high").scheduling(Scheduling::Fifo(10)).spawn(wait).unwrap();
+    let lent = (0..20_000).any(|_| {
+        pause();
+        high.is_finished() || effective_priority(holder.load(Ordering::SeqCst)) == -11
+    });
+    // One that did not have to wait has shown nothing.
+    let waited = !high.is_finished();
+    done.store(true, Ordering::SeqCst);
+    low.join().unwrap();
+    high.join().unwrap();
+    lent && waited
+}
