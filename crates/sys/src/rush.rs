@@ -66,9 +66,10 @@ impl Roles {
         self.wanted.load(Ordering::Acquire) == subject
     }
 
-    /// The calling thread wants to work alone on `subject`. The last one of several who say so at once is heard.
-    pub fn want(&self, subject: u64) {
-        self.wanted.store(subject, Ordering::Relaxed);
+    /// The calling thread wants to work alone on `subject`. False if another one wants to as well: of several who say so at once one is
+    /// heard, and the others may be the watch.
+    pub fn want(&self, subject: u64) -> bool {
+        self.wanted.compare_exchange(NOTHING, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Sleeps while there is a rush, then begins and watches the one that is wanted, if one is: every `tick` it asks `goes_on`, and ends
@@ -138,7 +139,7 @@ mod tests {
     #[test]
     fn a_rush_that_is_wanted_is_watched_until_it_is_no_good() {
         let roles = Roles::new();
-        roles.want(7);
+        assert!(roles.want(7));
         assert!(roles.concern_anybody() && roles.are_wanted(7) && !roles.are_about(7));
         let (before, mut looks) = (counters::snapshot().rushes, 0);
         let watched = roles.stand_aside(Duration::from_micros(10), || {
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn the_end_of_the_group_ends_the_rush() {
         let roles = Roles::new();
-        roles.want(7);
+        assert!(roles.want(7));
         std::thread::scope(|scope| {
             let watch = scope.spawn(|| roles.stand_aside(Duration::from_secs(3600), || true));
             while !roles.are_about(7) {
@@ -186,7 +187,7 @@ mod models {
     fn who_wants_a_rush_finds_it() {
         explore(|| {
             let shared = Arc::new((Roles::new(), AtomicBool::new(false)));
-            shared.0.want(CONNECTION);
+            assert!(shared.0.want(CONNECTION));
             let other = Arc::clone(&shared);
             let watch = thread::spawn(move || {
                 other.0.stand_aside(TICK, || {
@@ -208,7 +209,7 @@ mod models {
     fn one_thread_watches_and_nobody_sleeps_on() {
         explore(|| {
             let shared = Arc::new((Roles::new(), AtomicBool::new(false)));
-            shared.0.want(CONNECTION);
+            assert!(shared.0.want(CONNECTION));
             let threads = [(); 2].map(|()| {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {

@@ -145,8 +145,9 @@ impl Lane {
         if part.behind >= rush.after.load(Ordering::Relaxed) && !rush.roles.concern_anybody() {
             // It begins when another thread has time to watch: those that this one offers messages to come by.
             part.behind = 0;
-            part.runs = token;
-            rush.roles.want(token);
+            if rush.roles.want(token) {
+                part.runs = token;
+            }
         }
         false
     }
