@@ -8,6 +8,7 @@ fn main() {
     corelane_idl::Builder::new()
         .compile("idl/probe.idl")
         .compile("idl/dynamic.idl")
+        .compile("idl/contexts.idl")
         .compile("idl/timed.idl")
         .compile("idl/plain.idl")
         .compile("idl/lints.idl");

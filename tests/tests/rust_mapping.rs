@@ -97,6 +97,22 @@ fn what_is_shown_is_what_is_made() {
     assert_eq!(values(page::Marked { base: node, mark: "m".to_owned() }).0.mark, "m");
 }
 
+fn contexts_of_calls(desk: &page::DeskRef) -> Result<(), Box<dyn Error>> {
+    use corelane::{Context, Reference};
+    piece!("interfaces_2");
+    Ok(())
+}
+
+mod contexts_of_servants {
+    use corelane::{Context, SystemException};
+
+    use super::page::Desk;
+
+    struct MyDesk;
+
+    piece!("interfaces_3");
+}
+
 #[test]
 fn any_and_type_codes() -> Result<(), Box<dyn Error>> {
     use page::{NAMES_TYPE, Point};

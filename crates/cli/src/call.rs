@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use corelane::dynamic::{Request, RequestError};
-use corelane::{Any, ObjectRef, Orb, Reference, TypeCode};
+use corelane::{Any, Context, ObjectRef, Orb, Reference, TypeCode};
 use corelane_idl::ast::Direction;
 use corelane_idl::compile::{Compilation, Options};
 use corelane_idl::model::{DefinitionId, Kind, Type};
@@ -18,7 +18,7 @@ use crate::{DONE, NOT_DONE, WRONG_USAGE, json};
 /// What the command says when it is asked for help, or when it does not understand.
 pub(crate) const USAGE: &str = "\
 usage: corelane call [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] [--interface NAME] [--timeout SECONDS]
-                     --idl FILE REFERENCE OPERATION [ARGUMENT]...
+                     [--context NAME=VALUE]... --idl FILE REFERENCE OPERATION [ARGUMENT]...
 
 Calls an operation of the object that REFERENCE names (IOR:, corbaloc: or corbaname:). FILE says what the operation is; an
 attribute is called as _get_NAME or _set_NAME. Arguments are the in and inout ones from left to right, in JSON; a word that is
@@ -34,6 +34,8 @@ no JSON is a string. What comes back is printed as one JSON object: `result`, an
   -I, -D, --idl-4   as for `corelane idl`
   --interface NAME  the interface, if the reference does not say it and several have the operation
   --timeout SECONDS give up after this time (30)
+  --context NAME=VALUE
+                    a property that the operation's `context` clause asks for
 
 Exit status: 0 called, 1 not called, or an exception was raised, 2 wrong usage.
 ";
@@ -45,6 +47,7 @@ struct Arguments {
     options: Options,
     interface: Option<String>,
     timeout: Option<f64>,
+    context: Context,
     words: Vec<String>,
 }
 
@@ -94,6 +97,13 @@ fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Option<Arguments>,
                 let seconds = value()?.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
                 parsed.timeout = Some(seconds.ok_or("a time-out is a number of seconds")?);
             }
+            "--context" => {
+                let property = value()?;
+                let (name, value) = property.split_once('=').ok_or("a property is NAME=VALUE")?;
+                let refused =
+                    |_| format!("`{property}` is no property: NAME is a letter, then letters, digits, `_` and `.`");
+                parsed.context = std::mem::take(&mut parsed.context).with(name, value).map_err(refused)?;
+            }
             option if option.starts_with('-') => return Err(format!("there is no option `{option}`")),
             _ => parsed.words.push(word),
         }
@@ -112,13 +122,15 @@ struct Signature {
     parameters: Vec<(Direction, String, Type)>,
     raises: Vec<DefinitionId>,
     oneway: bool,
+    /// The properties that it asks for; none if it has no such clause.
+    context: Vec<String>,
 }
 
 /// What came back, or the user exception that was raised.
 type Outcome = Result<Json, Json>;
 
 fn call(arguments: Arguments) -> Result<Outcome, String> {
-    let Arguments { idl, options, interface, timeout, words } = arguments;
+    let Arguments { idl, options, interface, timeout, context, words } = arguments;
     let compilation = compile(&idl.unwrap_or_default(), &options)?;
     let (Some(reference), Some(operation)) = (words.first(), words.get(1)) else {
         return Err("no operation is given".to_owned());
@@ -129,7 +141,11 @@ fn call(arguments: Arguments) -> Result<Outcome, String> {
     let object = object.with_timeout(Duration::from_secs_f64(timeout.unwrap_or(30.0)));
     let mut types = Types::new(&compilation);
     let signature = find(&compilation, &types, interface.as_deref(), object.type_id(), operation)?;
-    let request = request(&object, operation, &signature, words.get(2..).unwrap_or_default(), &mut types)?;
+    let context = asked_for(operation, &signature, context)?;
+    let mut request = request(&object, operation, &signature, words.get(2..).unwrap_or_default(), &mut types)?;
+    if let Some(context) = context {
+        request = request.context(context);
+    }
     if signature.oneway {
         request.send_oneway().map_err(|error| error.to_string())?;
         return Ok(Ok(Json::Object(Map::new())));
@@ -154,6 +170,15 @@ fn call(arguments: Arguments) -> Result<Outcome, String> {
         }
         Err(RequestError::System(exception)) => Err(exception.to_string()),
     }
+}
+
+/// The properties that go with the call; nothing where there is no place for any.
+fn asked_for(operation: &str, signature: &Signature, given: Context) -> Result<Option<Context>, String> {
+    let context = given.matching(&signature.context);
+    if let Some((name, _)) = given.iter().find(|(name, _)| context.get(name).is_none()) {
+        return Err(format!("`{operation}` asks for no property `{name}`"));
+    }
+    Ok((!signature.context.is_empty()).then_some(context))
 }
 
 fn request(
@@ -264,6 +289,7 @@ fn signature(compilation: &Compilation, id: DefinitionId, operation: &str) -> Op
                 parameters: parameters.map(|one| (one.direction, text(one.name), one.ty.clone())).collect(),
                 raises: operation.raises.clone(),
                 oneway: operation.oneway,
+                context: operation.context.clone(),
             })
         }
         Kind::Attribute(attribute) if operation.starts_with("_set_") => Some(Signature {
@@ -271,12 +297,14 @@ fn signature(compilation: &Compilation, id: DefinitionId, operation: &str) -> Op
             parameters: vec![(Direction::In, "value".to_owned(), attribute.ty.clone())],
             raises: attribute.set_raises.clone(),
             oneway: false,
+            context: Vec::new(),
         }),
         Kind::Attribute(attribute) => Some(Signature {
             result: Some(attribute.ty.clone()),
             parameters: Vec::new(),
             raises: attribute.get_raises.clone(),
             oneway: false,
+            context: Vec::new(),
         }),
         _ => None,
     }

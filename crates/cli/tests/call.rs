@@ -25,6 +25,7 @@ const IDL: &str = r#"
         Item more(in Item it, in long by, inout Choice which, out any last) raises (Missing);
         any same(in any value);
         oneway void note(in string text);
+        string told(in long by) context ("user", "site.*");
       };
       interface Other { void note(in string text); };
     };
@@ -73,6 +74,11 @@ impl DynamicServant for Counter {
                 request.reply(&arguments)
             }
             "note" => request.arguments(&[TypeCode::STRING]).map(drop),
+            "told" => {
+                request.arguments(&[TypeCode::LONG])?;
+                let told = format!("{:?}", request.context()?);
+                request.reply(&[Any::new(&told)?])
+            }
             "_get_level" => request.reply(&[Any::new(&7i32)?]),
             _ => Err(SystemException::bad_operation()),
         }
@@ -125,6 +131,20 @@ fn any_operation_is_called_from_its_idl() {
     assert_eq!(raised, (1, json!({ "raised": "IDL:test/Shop/Missing:1.0", "members": { "what": "things" } })));
     assert_eq!(json(call(&["_get_level"])), (0, json!({ "result": 7 })));
     assert_eq!(json(call(&["note", "a word"])), (0, json!({})));
+    // In front of the reference stand the options, properties among them.
+    let told = |options: &[&str]| {
+        let idl = idl.to_string_lossy().into_owned();
+        let output = corelane(&[&["call", "--idl", &idl], options, &[&reference, "told", "1"]].concat());
+        (output.status.code().unwrap(), said(&output))
+    };
+    let properties = ["--context", "site.name=north=1", "--context", "user=ann"];
+    assert_eq!(json(told(&properties)).1["result"], r#"{"site.name": "north=1", "user": "ann"}"#);
+    assert_eq!(json(told(&[])).1["result"], "{}");
+    let other = told(&["--context", "other=1"]);
+    assert_eq!(other, (1, "error: `told` asks for no property `other`".to_owned()));
+    for wrong in ["user", "9=1"] {
+        assert_eq!(told(&["--context", wrong]).0, 2);
+    }
     let same = format!(r#"{{"type": "Shop::Item", "value": {it}}}"#);
     let same = json(call(&["same", &same]));
     assert_eq!(

@@ -81,6 +81,7 @@ const PUBLIC: &[&str] = &[
     "Abstract",
     "Any",
     "AnyValueRef",
+    "Context",
     "Fixed",
     "Implementation",
     "Local",

@@ -215,6 +215,11 @@ pub(crate) fn upcall_on(poa: &PoaCore, servant: usize) -> Option<ObjectId> {
         .map(|current| current.object_id)
 }
 
+/// How many upcalls and callbacks the calling thread runs inside one another.
+pub(crate) fn depth() -> usize {
+    STACK.with(|stack| stack.depth.get())
+}
+
 /// Whether the calling thread runs an upcall, or a callback such as a servant manager's, of the ORB with this stamp.
 pub(crate) fn in_upcall_of(stamp: u64) -> bool {
     frames().any(|(frame, _)| frame.stamp == stamp)

@@ -15,6 +15,7 @@ mod bits;
 mod cancel;
 mod client;
 mod clock;
+mod context;
 mod current;
 mod describe;
 #[cfg(feature = "any")]
@@ -55,6 +56,7 @@ mod value;
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
 pub use client::held::OnewayBatch;
+pub use context::Context;
 pub use corelane_net::{Endpoint, Peer, Transports};
 pub use corelane_wire::{
     Cdr, CdrError, CharSet, Decimal, DecimalError, Decoder, Encoder, Fixed, Ior, Limits, Octets, Version,

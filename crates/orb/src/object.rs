@@ -9,6 +9,7 @@ use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, Decoder, Encoder};
 
 use crate::cancel::Canceller;
+use crate::context::Context;
 use crate::exception::{SystemException, SystemExceptionKind as Kind};
 use crate::invocation::target::Binding;
 use crate::invocation::{Deferred, Operation, Reply, call};
@@ -29,6 +30,7 @@ pub struct ObjectRef {
     binding: Arc<Binding>,
     policies: CallPolicies,
     canceller: Option<Canceller>,
+    context: Context,
 }
 
 impl ObjectRef {
@@ -37,6 +39,7 @@ impl ObjectRef {
             binding: Arc::new(Binding::new(ior, Asked::default(), core.asked())),
             policies: CallPolicies::NONE,
             canceller: None,
+            context: Context::new(),
             core,
         }
     }
@@ -100,6 +103,20 @@ impl ObjectRef {
     #[must_use]
     pub fn with_canceller(&self, canceller: &Canceller) -> Self {
         ObjectRef { canceller: Some(canceller.clone()), ..self.clone() }
+    }
+
+    /// A copy whose calls tell these properties, in the place of others that it had, to operations that ask for them (IDL's
+    /// `context` clause). Requests that are [put together at run time](crate::dynamic::Request::context) have their own.
+    #[must_use]
+    pub fn with_context(&self, context: &Context) -> Self {
+        ObjectRef { context: context.clone(), ..self.clone() }
+    }
+
+    /// For generated code: the properties that an operation asks for.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn context_for(&self, patterns: &[&str]) -> Context {
+        self.context.matching(patterns)
     }
 
     pub(crate) fn canceller(&self) -> Option<&Canceller> {
@@ -363,6 +380,12 @@ pub trait Reference: Clone + Sized {
     #[must_use]
     fn with_canceller(&self, canceller: &Canceller) -> Self {
         Self::from_object(self.as_object().with_canceller(canceller))
+    }
+
+    /// A copy whose calls tell these properties to operations that ask for them ([`ObjectRef::with_context`]).
+    #[must_use]
+    fn with_context(&self, context: &Context) -> Self {
+        Self::from_object(self.as_object().with_context(context))
     }
 
     /// A copy with these policies on top of its own.

@@ -26,8 +26,8 @@ pub(super) struct Call {
     pub(super) sets: bool,
     /// Microseconds of processor time that it takes at most, as declared.
     pub(super) worst_case: Option<u32>,
-    /// Whether a context follows the arguments.
-    pub(super) context: bool,
+    /// The properties that follow the arguments; none if there is no such clause.
+    pub(super) context: Vec<String>,
 }
 
 impl Call {
@@ -73,7 +73,7 @@ impl Generator<'_> {
                         raises: operation.raises.clone(),
                         sets: false,
                         worst_case: operation.worst_case,
-                        context: !operation.context.is_empty(),
+                        context: operation.context.clone(),
                     });
                 }
                 Kind::Attribute(attribute) => {
@@ -87,7 +87,7 @@ impl Generator<'_> {
                         raises: attribute.get_raises.clone(),
                         sets: false,
                         worst_case: None,
-                        context: false,
+                        context: Vec::new(),
                     };
                     let set = self.names.setter.get(member).map(|method| {
                         let parameter = Parameter {
@@ -399,14 +399,27 @@ impl Generator<'_> {
         let (operation, reference) = (self.runtime("Operation"), self.runtime("Reference"));
         let (object, local, reply, e, servant) =
             (call.local("this"), call.local("local"), call.local("reply"), call.local("e"), call.local("servant"));
+        let context = call.local("context");
         let trait_path = self.path_to_trait(interface);
         out.assign(&format!("static OPERATION: {operation}"), &format!("{operation}::new({:?})", call.wire));
+        if !call.context.is_empty() {
+            let patterns: Vec<String> = call.context.iter().map(|pattern| format!("{pattern:?}")).collect();
+            out.table("const CONTEXT: &[&str] = &[", &patterns, "];");
+        }
         out.line(&format!("let {object} = {reference}::as_object(self);"));
+        if !call.context.is_empty() {
+            out.line(&format!("let {context} = {object}.context_for(CONTEXT);"));
+        }
         let arguments: Vec<String> = call.inputs().map(|(_, name)| name.clone()).collect();
         let head = format!("let {local} = |{servant}: &(dyn {trait_path} + 'static)|");
         let joined = arguments.join(", ");
         let body = format!("{servant}.{}({joined})", call.method);
-        if joined.len() <= 60 && out.has_room(head.len() + body.len() + 2) {
+        if !call.context.is_empty() {
+            out.open(&format!("{head} {{"));
+            out.line(&format!("let _context = {context}.enter();"));
+            self.direct_call(call, &servant, &trait_path, arguments, out);
+            out.close("};");
+        } else if joined.len() <= 60 && out.has_room(head.len() + body.len() + 2) {
             out.line(&format!("{head} {body};"));
         } else if joined.len() <= 60 && out.has_room(head.len() + body.len() + 2 - local.len() - 3) {
             let closure = head.strip_prefix(&format!("let {local} = ")).unwrap_or(&head);
@@ -429,9 +442,8 @@ impl Generator<'_> {
         for (parameter, name) in call.inputs() {
             body.extend(self.encode_parameter(&parameter.ty, name, &e));
         }
-        if call.context {
-            // No property of a context is set: none are sent. Skeletons leave what follows the arguments unread.
-            body.push(Line::plain(format!("{e}.write_u32(0);")));
+        if !call.context.is_empty() {
+            body.push(Line::plain(format!("{context}.write({e})?;")));
         }
         let outputs = call.outputs();
         let raising = self.errors.contains_key(&(interface, call.raises.clone()));
@@ -611,7 +623,7 @@ impl Generator<'_> {
                 .map(str::to_owned)
                 .into();
         let mut arguments = Vec::new();
-        if call.inputs().next().is_some() {
+        if call.inputs().next().is_some() || !call.context.is_empty() {
             out.line("let d = call.arguments();");
         }
         for (parameter, name) in call.inputs() {
@@ -619,6 +631,10 @@ impl Generator<'_> {
             let (lines, argument) = self.decode_argument(&parameter.ty, &name, "d");
             out.lines(&lines);
             arguments.push(argument);
+        }
+        if !call.context.is_empty() {
+            let context = self.runtime("Context");
+            out.line(&format!("let _context = {context}::begin(d)?;"));
         }
         let outputs = call.outputs();
         let names: Vec<String> = match outputs.len() {

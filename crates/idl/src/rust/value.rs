@@ -266,7 +266,7 @@ impl Generator<'_> {
             raises: factory.raises.clone(),
             sets: false,
             worst_case: None,
-            context: false,
+            context: Vec::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 // Made by the IDL compiler of Corelane from context.idl. Changes here are lost.
 
-/// Operations with a context: an empty one follows the arguments.
+/// Operations with a context: what they ask for follows the arguments.
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
 #[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
 #[allow(clippy::pedantic, clippy::result_large_err)]
@@ -61,44 +61,54 @@ impl PlacedRef {
     pub fn locate(&self, a: i32) -> Result<(), corelane::SystemException> {
         static OPERATION: corelane::mapping::Operation =
             corelane::mapping::Operation::new("locate");
+        const CONTEXT: &[&str] = &["a*", "b.c"];
         let this = corelane::Reference::as_object(self);
-        let local = |servant: &(dyn Placed + 'static)| servant.locate(a);
+        let context = this.context_for(CONTEXT);
+        let local = |servant: &(dyn Placed + 'static)| {
+            let _context = context.enter();
+            servant.locate(a)
+        };
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
         this.invoke(&OPERATION, &|e| {
             e.write_i32(a);
-            e.write_u32(0);
-            Ok(())
+            context.write(e)
         })?;
         Ok(())
     }
 
     pub fn count(&self) -> Result<i32, corelane::SystemException> {
         static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("count");
+        const CONTEXT: &[&str] = &["x"];
         let this = corelane::Reference::as_object(self);
-        let local = |servant: &(dyn Placed + 'static)| servant.count();
+        let context = this.context_for(CONTEXT);
+        let local = |servant: &(dyn Placed + 'static)| {
+            let _context = context.enter();
+            servant.count()
+        };
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
-        let mut reply = this.invoke(&OPERATION, &|e| {
-            e.write_u32(0);
-            Ok(())
-        })?;
+        let mut reply = this.invoke(&OPERATION, &|e| context.write(e))?;
         reply.read(|d| d.read_i32())
     }
 
     pub fn tell(&self, text: &str) -> Result<(), corelane::SystemException> {
         static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("tell");
+        const CONTEXT: &[&str] = &["y"];
         let this = corelane::Reference::as_object(self);
-        let local = |servant: &(dyn Placed + 'static)| servant.tell(text);
+        let context = this.context_for(CONTEXT);
+        let local = |servant: &(dyn Placed + 'static)| {
+            let _context = context.enter();
+            servant.tell(text)
+        };
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
         this.send_oneway(&OPERATION, &|e| {
             e.write_str(text)?;
-            e.write_u32(0);
-            Ok(())
+            context.write(e)
         })
     }
 }
@@ -122,6 +132,8 @@ impl PlacedSkeleton {
     ) -> Result<(), corelane::SystemException> {
         match operation {
             0 => {
+                let d = call.arguments();
+                let _context = corelane::Context::begin(d)?;
                 let result = servant.count()?;
                 let e = call.reply();
                 e.write_i32(result);
@@ -130,12 +142,14 @@ impl PlacedSkeleton {
             1 => {
                 let d = call.arguments();
                 let a = d.read_i32()?;
+                let _context = corelane::Context::begin(d)?;
                 servant.locate(a)?;
                 Ok(())
             }
             2 => {
                 let d = call.arguments();
                 let text = d.read_str()?;
+                let _context = corelane::Context::begin(d)?;
                 servant.tell(text)?;
                 Ok(())
             }

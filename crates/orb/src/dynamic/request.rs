@@ -9,6 +9,7 @@ use corelane_wire::{AnyValue, CdrError, Encoder};
 
 use crate::any::{Any, Kind, TypeCode};
 use crate::cancel::Canceller;
+use crate::context::Context;
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::invocation::{Deferred, Operation, Reply};
 use crate::object::ObjectRef;
@@ -40,6 +41,7 @@ pub struct Request {
     outputs: Vec<TypeCode>,
     result: TypeCode,
     raises: Vec<TypeCode>,
+    context: Option<Context>,
 }
 
 /// What an operation gave back.
@@ -98,6 +100,7 @@ impl ObjectRef {
             outputs: Vec::new(),
             result: TypeCode::VOID,
             raises: Vec::new(),
+            context: None,
         }
     }
 }
@@ -139,13 +142,21 @@ impl Request {
         self
     }
 
+    /// The properties that go with the call; for an operation with a `context` clause, and for no other. All of them are sent:
+    /// [`Context::matching`] picks those that the clause asks for.
+    #[must_use]
+    pub fn context(mut self, context: Context) -> Self {
+        self.context = Some(context);
+        self
+    }
+
     /// Calls the operation and waits for what it gives back.
     ///
     /// # Errors
     /// What the object raised, or the ORB: BAD_PARAM 32 for an implicit operation.
     pub fn invoke(self) -> Result<Response, RequestError> {
         self.check()?;
-        let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, encoder);
+        let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, self.context.as_ref(), encoder);
         let mut reply = self.object.invoke_raising(&Operation::new(&self.operation), &arguments)?;
         self.read(&mut reply)
     }
@@ -156,8 +167,9 @@ impl Request {
     /// Why the request could not be sent.
     pub fn send_deferred(self) -> Result<DeferredRequest, SystemException> {
         self.check()?;
-        let arguments = self.arguments.clone();
-        let deferred = self.object.send_deferred(&self.operation, move |encoder| write(&arguments, encoder))?;
+        let (arguments, context) = (self.arguments.clone(), self.context.clone());
+        let write = move |encoder: &mut Encoder<'static>| write(&arguments, context.as_ref(), encoder);
+        let deferred = self.object.send_deferred(&self.operation, write)?;
         Ok(DeferredRequest { request: self, deferred })
     }
 
@@ -171,7 +183,7 @@ impl Request {
     }
 
     pub(super) fn send_checked_oneway(&self) -> Result<(), SystemException> {
-        let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, encoder);
+        let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, self.context.as_ref(), encoder);
         self.object.send_oneway(&Operation::new(&self.operation), &arguments)
     }
 
@@ -209,14 +221,14 @@ impl Request {
     }
 }
 
-fn write(arguments: &[Any], encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
+fn write(arguments: &[Any], context: Option<&Context>, encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
     for argument in arguments {
         if matches!(argument.type_code().kind(), Kind::Void | Kind::Except) {
             return Err(CdrError::IllegitimateMember);
         }
         argument.wire().encode_value(encoder)?;
     }
-    Ok(())
+    context.map_or(Ok(()), |context| context.write(encoder))
 }
 
 /// A request that is under way. Dropping it gives the reply up.

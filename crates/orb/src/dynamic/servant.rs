@@ -6,6 +6,7 @@ use std::fmt;
 use corelane_wire::AnyValue;
 
 use crate::any::{Any, Kind, TypeCode};
+use crate::context::Context;
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::servant::{Servant, ServerCall, Skeleton};
 
@@ -57,6 +58,7 @@ pub struct ServerRequest<'c, 'm> {
 enum State {
     Unread,
     Read,
+    ContextRead,
     Answered,
 }
 
@@ -83,6 +85,18 @@ impl ServerRequest<'_, '_> {
             values.push(Any::from_wire(AnyValue::decode_value(type_code.clone(), d)?, core.clone()));
         }
         Ok(values)
+    }
+
+    /// Reads the properties that came with the call of an operation with a `context` clause. Once, behind the arguments.
+    ///
+    /// # Errors
+    /// MARSHAL for octets that are no properties; BAD_INV_ORDER 8 before the arguments were read, a second time, or after the reply.
+    pub fn context(&mut self) -> Result<Context, SystemException> {
+        if self.state != State::Read {
+            return Err(SystemException::omg(SystemExceptionKind::BadInvOrder, 8, Completion::No));
+        }
+        self.state = State::ContextRead;
+        Ok(Context::read(self.call.arguments())?)
     }
 
     /// Answers with the result, if there is one, and the inout and out arguments from left to right.

@@ -1,0 +1,241 @@
+//! Properties that go with a call: what IDL's `context ("name", "prefix*")` asks for (CORBA 3.0.3, sections 3.13.6 and 4.6).
+//!
+//! On the wire they follow the arguments: a `sequence<string>` of names and values by turns (section 15.3.2.11).
+//!
+//! Invariant: only the innermost upcall of a thread sees properties, and only those of its own call.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use corelane_wire::{CdrError, Decoder, Encoder};
+
+use crate::current;
+use crate::exception::{Completion, SystemException, SystemExceptionKind};
+
+/// Properties by their names: what a client has to tell, or what a servant was told with a call. Clones are cheap.
+///
+/// A client gives them to a reference; each call through it tells those that the operation's IDL asks for.
+///
+/// ```no_run
+/// use corelane::{Context, Reference};
+/// # fn example(object: corelane::ObjectRef) -> Result<(), corelane::SystemException> {
+/// let context = Context::new().with("user", "ann")?.with("site.name", "north")?;
+/// let object = object.with_context(&context);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Context(Option<Arc<BTreeMap<String, String>>>);
+
+impl Context {
+    /// No properties.
+    #[must_use]
+    pub const fn new() -> Context {
+        Context(None)
+    }
+
+    /// The properties that came with the call that the calling thread's servant runs; none outside of one, and for operations that
+    /// ask for none.
+    #[must_use]
+    pub fn of_call() -> Context {
+        let depth = current::depth();
+        TOLD.with_borrow(|told| match told.last() {
+            Some((of, context)) if *of == depth => context.clone(),
+            _ => Context::new(),
+        })
+    }
+
+    /// The same properties and this one, which takes the place of one of the same name.
+    ///
+    /// # Errors
+    /// BAD_PARAM 35 for what is no name: a letter, then letters, digits, `_` and `.`. BAD_PARAM for a NUL in the value.
+    pub fn with(mut self, name: &str, value: &str) -> Result<Context, SystemException> {
+        let letter = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'.';
+        if !name.starts_with(|first: char| first.is_ascii_alphabetic()) || !name.bytes().all(letter) {
+            return Err(SystemException::omg(SystemExceptionKind::BadParam, 35, Completion::No));
+        }
+        if value.contains('\0') {
+            return Err(CdrError::NulInString.into());
+        }
+        let properties = self.0.get_or_insert_default();
+        Arc::make_mut(properties).insert(name.to_owned(), value.to_owned());
+        Ok(self)
+    }
+
+    /// The value of a property.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.as_ref()?.get(name).map(String::as_str)
+    }
+
+    /// The properties and their values, by the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().flat_map(|all| all.iter()).map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Whether there are no properties.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|all| all.is_empty())
+    }
+
+    /// Those properties that a clause of IDL asks for, by their names or, in front of `*`, by how their names begin.
+    #[must_use]
+    pub fn matching(&self, patterns: &[impl AsRef<str>]) -> Context {
+        let Some(all) = &self.0 else { return Context::new() };
+        let wanted = |name: &str| {
+            patterns.iter().map(AsRef::as_ref).any(|pattern| match pattern.strip_suffix('*') {
+                Some(start) => name.starts_with(start),
+                None => name == pattern,
+            })
+        };
+        let matching: BTreeMap<_, _> =
+            all.iter().filter(|(name, _)| wanted(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+        if matching.is_empty() { Context::new() } else { Context(Some(Arc::new(matching))) }
+    }
+
+    /// For generated code: writes them behind the arguments.
+    ///
+    /// # Errors
+    /// Values that have no form in the connection's code set.
+    #[doc(hidden)]
+    pub fn write(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        e.write_len(self.iter().count() * 2)?;
+        self.iter().try_for_each(|(name, value)| {
+            e.write_str(name)?;
+            e.write_str(value)
+        })
+    }
+
+    /// Reads what stands behind the arguments. Nothing at all, which ORBs that know no contexts send, is no properties.
+    pub(crate) fn read(d: &mut Decoder<'_>) -> Result<Context, CdrError> {
+        if d.remaining() == 0 {
+            return Ok(Context::new());
+        }
+        // A string has the four octets of its length at least.
+        let len = d.read_len(4)?;
+        if !len.is_multiple_of(2) {
+            // A name without its value.
+            return Err(CdrError::Truncated);
+        }
+        d.count_memory::<(String, String)>(len / 2)?;
+        let mut properties = BTreeMap::new();
+        for _ in 0..len / 2 {
+            properties.insert(d.read_string()?, d.read_string()?);
+        }
+        Ok(if properties.is_empty() { Context::new() } else { Context(Some(Arc::new(properties))) })
+    }
+
+    /// For generated code: reads what stands behind the arguments, for the servant to find until the guard is dropped.
+    ///
+    /// # Errors
+    /// For octets that are no properties.
+    #[doc(hidden)]
+    pub fn begin(d: &mut Decoder<'_>) -> Result<Told, CdrError> {
+        Ok(Context::read(d)?.enter())
+    }
+
+    /// For generated code: the servant finds them until the guard is dropped.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn enter(&self) -> Told {
+        TOLD.with_borrow_mut(|told| told.push((current::depth(), self.clone())));
+        Told(())
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+thread_local! {
+    /// Of the upcalls that the thread runs, the innermost last: how many frames there are, and what it was told.
+    static TOLD: RefCell<Vec<(usize, Context)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// As long as it lives, [`Context::of_call`] finds the properties that it was made for.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Told(());
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        TOLD.with_borrow_mut(Vec::pop);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane_wire::Endian;
+
+    use super::*;
+
+    fn some() -> Context {
+        let all = [("user", "ann"), ("site.name", "north"), ("site.zone", ""), ("sitemap", "x")];
+        all.into_iter().fold(Context::new(), |context, (name, value)| context.with(name, value).unwrap())
+    }
+
+    #[test]
+    fn a_clause_names_properties_or_how_they_begin() {
+        let matching = |patterns: &[&str]| some().matching(patterns).iter().map(|(name, _)| name.to_owned()).collect();
+        let names: Vec<String> = matching(&["user", "site.*"]);
+        assert_eq!(names, ["site.name", "site.zone", "user"]);
+        let names: Vec<String> = matching(&["site", "use", "other*"]);
+        assert_eq!(names, [""; 0]);
+        assert_eq!(some().matching(&["s*", "u*"]), some());
+        assert!(Context::new().matching(&["s*"]).is_empty());
+    }
+
+    #[test]
+    fn names_and_values_that_are_none() {
+        for name in ["", "1a", "_a", "a b", "a*", "\u{e9}"] {
+            let refused = Context::new().with(name, "x").unwrap_err();
+            assert_eq!((refused.kind(), refused.minor()), (SystemExceptionKind::BadParam, 0x4f4d_0023), "{name}");
+        }
+        assert_eq!(Context::new().with("a", "b\0").unwrap_err().kind(), SystemExceptionKind::BadParam);
+        let twice = Context::new().with("a", "1").unwrap().with("a", "2").unwrap();
+        assert_eq!((twice.get("a"), twice.iter().count()), (Some("2"), 1));
+    }
+
+    fn read(octets: &[u8]) -> Result<Context, CdrError> {
+        Context::read(&mut Decoder::new(octets, Endian::Big))
+    }
+
+    #[test]
+    fn names_and_values_stand_by_turns() {
+        let mut e = Encoder::new();
+        e.set_endian(Endian::Big);
+        Context::new().with("b", "two").unwrap().with("a", "1").unwrap().write(&mut e).unwrap();
+        let octets = e.to_vec();
+        let expected = b"\0\0\0\x04\0\0\0\x02a\0\0\0\0\0\0\x021\0\0\0\0\0\0\x02b\0\0\0\0\0\0\x04two\0";
+        assert_eq!(octets, expected);
+        assert_eq!(read(&octets).unwrap().get("b"), Some("two"));
+        assert_eq!(read(&[]), Ok(Context::new()));
+        assert_eq!(read(&[0; 4]), Ok(Context::new()));
+    }
+
+    #[test]
+    fn octets_that_are_no_properties() {
+        assert_eq!(read(&[0, 0]), Err(CdrError::Truncated));
+        assert_eq!(read(&[0, 0, 0, 1, 0, 0, 0, 1, 0]), Err(CdrError::Truncated));
+        assert_eq!(read(&[0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 1, 0]), Err(CdrError::CountOverRest));
+        assert_eq!(read(&[0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0]), Err(CdrError::Truncated));
+    }
+
+    #[test]
+    fn a_servant_finds_what_it_was_told_until_it_is_done() {
+        assert!(Context::of_call().is_empty());
+        let outer = some().enter();
+        {
+            let _inner = Context::new().with("a", "1").unwrap().enter();
+            assert_eq!(Context::of_call().get("a"), Some("1"));
+        }
+        assert_eq!(Context::of_call(), some());
+        drop(outer);
+        assert!(Context::of_call().is_empty());
+    }
+}
