@@ -209,6 +209,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("echo_any(Folder)", anys_of_folders),
     ("echo_any", anys),
     ("echo_any(Extended)", anys_of_heirs),
+    ("echo_any(Stamp)", anys_of_stamps),
     ("repack", repacked),
 ];
 
@@ -416,6 +417,16 @@ fn anys_of_heirs(suite: &ValueSuiteRef, random: &mut Random) {
     let (result, _, out) = suite.echo_any(&any, &Any::new(&any).unwrap()).unwrap();
     for found in [result, out.extract().unwrap()] {
         assert_extended(&found.extract::<Option<BaseRef>>().unwrap().unwrap(), &more);
+    }
+}
+
+/// Values that only their own code can read, in `any` and in `any` in `any`.
+fn anys_of_stamps(suite: &ValueSuiteRef, random: &mut Random) {
+    let state = stamp_state(random);
+    let any = Any::new(&Some(MyStamp(state.clone()).implementation().value())).unwrap();
+    let (result, inout, out) = suite.echo_any(&any, &Any::new(&any).unwrap()).unwrap();
+    for found in [result, inout, out.extract().unwrap()] {
+        assert_stamp(&found.extract::<Option<StampRef>>().unwrap().unwrap(), &state);
     }
 }
 

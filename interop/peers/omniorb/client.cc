@@ -7,7 +7,6 @@
 //   --chars WHICH      narrow strings of ascii (default), latin1 or unicode characters; unicode needs -ORBnativeCharCodeSet UTF-8;
 //                      latin1-strings: characters that stand alone are ASCII
 //   --plain-unions     the peer keeps only union discriminators that a label names (JacORB)
-//   --anys             every type in any, and in any in any
 //   --skip NAME        leave out the check of that name
 //   --rounds N         values per operation (6)
 //   --big OCTETS       greatest large message (1000000); 0 leaves them out
@@ -337,6 +336,28 @@ void dynamics(Interop::Suite_ptr s) {
   });
 }
 
+void contexts(Interop::Suite_ptr s) {
+  check("properties", [&]() -> std::string {
+    CORBA::Context_var top, context;
+    the_orb->get_default_context(top.out());
+    top->create_child("", context.out());
+    const char* all[][2] = {{"user", "ann"}, {"site.name", "north"}, {"site.zone", ""}, {"sitemap", "no"}, {"other", "no"}};
+    for (auto& [name, value] : all) {
+      CORBA::Any any;
+      any <<= value;
+      context->set_one_value(name, any);
+    }
+    std::string told;
+    Interop::StringSeq_var got = s->properties("text", context);
+    for (CORBA::ULong i = 0; i < got->length(); ++i) told += std::string(got[i]) + "|";
+    CORBA::Context_var none;
+    top->create_child("", none.out());
+    got = s->properties("text", none);
+    return unequal("properties", std::string("text|site.name|north|site.zone||user|ann|"), told) +
+           unequal("without any", CORBA::ULong(1), got->length());
+  });
+}
+
 void failures(Interop::Suite_ptr s, Interop::Bouncer_ptr mine) {
   exceptions("fail", [&](Interop::Failure kind, CORBA::Long code, const char* text) { return s->fail(kind, code, text); });
   exceptions("call_back", [&](Interop::Failure kind, CORBA::Long code, const char* text) {
@@ -554,14 +575,13 @@ int main(int argc, char** argv) {
     CORBA::ORB_var orb = CORBA::ORB_init(argc, argv, "omniORB4", settings);
     the_orb = orb;
     std::string reference;
-    bool wide = true, all_anys = false, shutdown = false;
+    bool wide = true, shutdown = false;
     unsigned big = 1000000, threads = 8, slow = 50;
     int meet = -1;
     for (int i = 1; i < argc; ++i) {
       std::string word = argv[i];
       auto value = [&]() -> std::string { return i + 1 < argc ? argv[++i] : ""; };
       if (word == "--no-wide") wide = false;
-      else if (word == "--anys") all_anys = true;
       else if (word == "--chars") {
         std::string which = value();
         options.ascii_letters = which == "latin1-strings";
@@ -601,7 +621,8 @@ int main(int argc, char** argv) {
     echoes(suite, wide);
     references(suite, bouncer);
     dynamics(suite);
-    if (all_anys) anys(suite, wide);
+    anys(suite, wide);
+    contexts(suite);
     failures(suite, mine);
     the_rest(suite, wide);
     if (big) big_messages(suite, big);

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -168,6 +169,30 @@ class Suite_i : public POA_Interop::Suite {
     const Interop::Record* record;
     if (!(value >>= record)) throw Interop::Plain();
     return new Interop::Record(*record);
+  }
+
+  Interop::StringSeq* properties(const char* text, CORBA::Context_ptr context) override {
+    std::map<std::string, std::string> told;
+    CORBA::NVList_var values;
+    try {
+      context->get_values("", 0, "*", values.out());
+    } catch (const CORBA::BAD_CONTEXT&) {
+      // None came.
+    }
+    for (CORBA::ULong i = 0; !CORBA::is_nil(values) && i < values->count(); ++i) {
+      const char* value = "";
+      *values->item(i)->value() >>= value;
+      told[values->item(i)->name()] = value;
+    }
+    Interop::StringSeq_var all = new Interop::StringSeq;
+    all->length(1 + 2 * told.size());
+    CORBA::ULong at = 0;
+    all[at++] = text;
+    for (const auto& [name, value] : told) {
+      all[at++] = name.c_str();
+      all[at++] = value.c_str();
+    }
+    return all._retn();
   }
 
   void wide_constants(CORBA::WChar& letter, CORBA::WString_out text) override {

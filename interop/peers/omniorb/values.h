@@ -198,7 +198,7 @@ inline void fill(Random& r, Interop::Tree& v) { tree(r, v, 4); }
 
 SEQUENCE(Interop::PointSeq, 12)
 SEQUENCE(Interop::MixedSeq, 5)
-SEQUENCE(Interop::GappedSeq, 30)
+SEQUENCE(Interop::GappedSeq, 400)
 SEQUENCE(Interop::PersonSeq, 4)
 inline void fill(Random& r, Interop::MatrixSeq& v) {
   v.length(count_of(r, 3));

@@ -1,6 +1,6 @@
 //! The echo operations, which all follow one rule: the result is a, b becomes a, c becomes what b was.
 
-use corelane::{Any, LongDouble, ObjectRef, Octets, SystemException, TypeCode};
+use corelane::{Any, Context, LongDouble, ObjectRef, Octets, SystemException, TypeCode};
 
 use super::servants::SuiteServant;
 use crate::interop::*;
@@ -171,6 +171,14 @@ impl Wide for SuiteServant {
 
     fn wide_constants(&self) -> Result<(char, String), SystemException> {
         Ok((A_WCHAR, A_WSTRING.to_owned()))
+    }
+}
+
+impl Contexts for SuiteServant {
+    fn properties(&self, text: &str) -> Result<StringSeq, SystemException> {
+        let context = Context::of_call();
+        let told = context.iter().flat_map(|(name, value)| [name, value]);
+        Ok(std::iter::once(text).chain(told).map(str::to_owned).collect())
     }
 }
 

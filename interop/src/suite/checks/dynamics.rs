@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use corelane::{Any, LongDouble, TypeCode, Typed};
+use corelane::{Any, Context, LongDouble, Reference, TypeCode, Typed};
 
 use super::{Client, differs};
 use crate::interop::*;
@@ -39,11 +39,16 @@ impl Client {
 
     pub(super) fn dynamics(&self) {
         self.basics_in_any();
+        self.sequences_in_any();
+        self.arrays_in_any();
         self.constructed_in_any();
         if self.options.wide {
             self.in_any("wstring", Some(corelane::mapping::description::WSTRING), |r| r.wide_text(40));
             self.in_any("ShortWideName", Some(&SHORT_WIDE_NAME_TYPE), |r| r.wide_text(6));
+            self.in_any("wchar", Some(corelane::mapping::description::WCHAR), Random::wide_letter);
             self.in_any("WCharSeq", Some(&W_CHAR_SEQ_TYPE), |r| r.sequence(9, Random::wide_letter));
+            self.in_any("WStringSeq", Some(&W_STRING_SEQ_TYPE), |r| r.sequence(4, |r| r.wide_text(8)));
+            self.in_any("WCharArray", Some(&W_CHAR_ARRAY_TYPE), |r| -> WCharArray { r.array(Random::wide_letter) });
             self.in_any("WideRecord", None, WideRecord::of);
         }
         self.in_any("Bouncer", None, |_| Some(self.mine.clone()));
@@ -60,6 +65,22 @@ impl Client {
             Ok(String::new())
         });
         self.packed();
+        self.properties();
+    }
+
+    /// Of the properties of a context the clause asks for some.
+    fn properties(&self) {
+        self.report.check("properties", || {
+            let all = [("user", "ann"), ("site.name", "north"), ("site.zone", ""), ("sitemap", "no"), ("other", "no")];
+            let mut context = Context::new();
+            for (name, value) in all {
+                context = context.with(name, value)?;
+            }
+            let told = self.suite.with_context(&context).properties("text")?;
+            let expected = ["text", "site.name", "north", "site.zone", "", "user", "ann"].map(str::to_owned);
+            Ok(differs("properties", &expected.to_vec(), &told)
+                + &differs("without any", &vec!["text".to_owned()], &self.suite.properties("text")?))
+        });
     }
 
     fn basics_in_any(&self) {
@@ -79,19 +100,62 @@ impl Client {
         self.in_any("ShortName", Some(&SHORT_NAME_TYPE), Random::short_text);
         self.in_any("Colour", None, Colour::of);
         self.in_any("CustomerId", Some(&CUSTOMER_ID_TYPE), CustomerId::of);
+    }
+
+    fn sequences_in_any(&self) {
         self.in_any("OctetSeq", Some(&OCTET_SEQ_TYPE), |r| r.octets(300));
+        self.in_any("BooleanSeq", Some(&BOOLEAN_SEQ_TYPE), |r| r.sequence(9, bool::of));
         self.in_any("CharSeq", Some(&CHAR_SEQ_TYPE), |r| r.sequence(9, Random::letter));
+        self.in_any("ShortSeq", Some(&SHORT_SEQ_TYPE), |r| r.sequence(9, i16::of));
+        self.in_any("UShortSeq", Some(&U_SHORT_SEQ_TYPE), |r| r.sequence(9, u16::of));
+        self.in_any("LongSeq", Some(&LONG_SEQ_TYPE), |r| r.sequence(40, i32::of));
+        self.in_any("ULongSeq", Some(&U_LONG_SEQ_TYPE), |r| r.sequence(9, u32::of));
+        self.in_any("LongLongSeq", Some(&LONG_LONG_SEQ_TYPE), |r| r.sequence(9, i64::of));
+        self.in_any("ULongLongSeq", Some(&U_LONG_LONG_SEQ_TYPE), |r| r.sequence(9, u64::of));
+        self.in_any("FloatSeq", Some(&FLOAT_SEQ_TYPE), |r| r.sequence(9, f32::of));
         self.in_any("DoubleSeq", Some(&DOUBLE_SEQ_TYPE), |r| r.sequence(9, f64::of));
+        self.in_any("StringSeq", Some(&STRING_SEQ_TYPE), |r| r.sequence(6, |r| r.text(10)));
+        self.in_any("ShortNameSeq", Some(&SHORT_NAME_SEQ_TYPE), |r| r.sequence(6, Random::short_text));
+        self.in_any("ColourSeq", Some(&COLOUR_SEQ_TYPE), |r| r.sequence(9, Colour::of));
+        self.in_any("CustomerList", Some(&CUSTOMER_LIST_TYPE), |r| r.sequence(9, CustomerId::of));
         self.in_any("BoundedLongSeq", Some(&BOUNDED_LONG_SEQ_TYPE), |r| r.sequence(4, i32::of));
+        self.in_any("BoundedOctetSeq", Some(&BOUNDED_OCTET_SEQ_TYPE), |r| r.octets(16));
+        self.in_any("BoundedStringSeq", Some(&BOUNDED_STRING_SEQ_TYPE), |r| r.sequence(3, |r| r.text(10)));
         self.in_any("BoundedNestedSeq", Some(&BOUNDED_NESTED_SEQ_TYPE), |r| {
             r.sequence(2, |r| r.sequence(3, |r| r.text(10)))
         });
+        self.in_any("LongSeqSeq", Some(&LONG_SEQ_SEQ_TYPE), |r| r.sequence(5, |r| r.sequence(40, i32::of)));
+        self.in_any("PointSeq", Some(&POINT_SEQ_TYPE), |r| r.sequence(12, Point::of));
+        self.in_any("MixedSeq", Some(&MIXED_SEQ_TYPE), |r| r.sequence(5, Mixed::of));
+        self.in_any("GappedSeq", Some(&GAPPED_SEQ_TYPE), |r| r.sequence(400, Gapped::of));
+        self.in_any("PersonSeq", Some(&PERSON_SEQ_TYPE), |r| r.sequence(4, Person::of));
+        self.in_any("MatrixSeq", Some(&MATRIX_SEQ_TYPE), |r| -> MatrixSeq {
+            r.sequence(3, |r| r.array(|r| r.array(f64::of)))
+        });
+        self.in_any("OnColourSeq", Some(&ON_COLOUR_SEQ_TYPE), |r| r.sequence(4, OnColour::of));
+    }
+
+    fn arrays_in_any(&self) {
+        self.in_any("OctetArray", Some(&OCTET_ARRAY_TYPE), |r| -> OctetArray { r.array(u8::of) });
+        self.in_any("LongArray", Some(&LONG_ARRAY_TYPE), |r| -> LongArray { r.array(i32::of) });
+        self.in_any("Matrix", Some(&MATRIX_TYPE), |r| -> Matrix { r.array(|r| r.array(f64::of)) });
         self.in_any("Cube", Some(&CUBE_TYPE), |r| -> Cube { r.array(|r| r.array(|r| r.array(i16::of))) });
+        self.in_any("StringArray", Some(&STRING_ARRAY_TYPE), |r| -> StringArray { r.array(|r| r.text(12)) });
+        self.in_any("PointArray", Some(&POINT_ARRAY_TYPE), |r| -> PointArray { r.array(Point::of) });
+        self.in_any("PersonArray", Some(&PERSON_ARRAY_TYPE), |r| -> PersonArray { r.array(Person::of) });
+        self.in_any("LongSeqArray", Some(&LONG_SEQ_ARRAY_TYPE), |r| -> LongSeqArray {
+            r.array(|r| r.sequence(40, i32::of))
+        });
+        self.in_any("LongArrayRows", Some(&LONG_ARRAY_ROWS_TYPE), |r| -> LongArrayRows {
+            r.array(|r| r.array(i32::of))
+        });
+        self.in_any("LargeArray", Some(&LARGE_ARRAY_TYPE), |r| -> LargeArray { LargeArray::from(r.array(u8::of)) });
     }
 
     fn constructed_in_any(&self) {
         self.in_any("Point", None, Point::of);
         self.in_any("Mixed", None, Mixed::of);
+        self.in_any("Gapped", None, Gapped::of);
         self.in_any("Segment", None, Segment::of);
         self.in_any("Person", None, Person::of);
         self.in_any("Keywords", None, Keywords::of);
@@ -106,7 +170,6 @@ impl Client {
         self.in_any("OnLongLong", None, OnLongLong::of);
         self.in_any("OnULongLong", None, OnULongLong::of);
         self.in_any("OnColour", None, OnColour::of);
-        self.in_any("PersonArray", Some(&PERSON_ARRAY_TYPE), |r| -> PersonArray { r.array(Person::of) });
         self.in_any("exception", None, |r| Reason { code: i32::of(r), why: r.text(9) });
     }
 

@@ -17,6 +17,7 @@ import InteropValues.NodeHolder;
 import InteropValues.NodeSeqHolder;
 import InteropValues.Note;
 import InteropValues.Stamp;
+import InteropValues.StampHelper;
 import InteropValues.StampHolder;
 import InteropValues.Thing;
 import InteropValues.ThingHelper;
@@ -363,6 +364,21 @@ public final class ValuePeer {
         return expected.equals(found) ? "" : "expected " + expected + ", found " + found;
     }
 
+    private static Stamp stamp() {
+        Stamp stamp = new StampImpl();
+        stamp.number = RANDOM.nextInt();
+        stamp.text = "stamp";
+        stamp.data = new byte[RANDOM.nextInt(300)];
+        stamp.origin = graph();
+        return stamp;
+    }
+
+    private static String differs(Stamp expected, Stamp got) {
+        return differs(expected.number + expected.text, got.number + got.text)
+                + differs(Arrays.toString(expected.data), Arrays.toString(got.data))
+                + differs(form(expected.origin), form(got.origin));
+    }
+
     private static int call(ORB orb, String reference) throws Exception {
         Start.rootPoa(orb);
         ValueSuite suite = ValueSuiteHelper.narrow(orb.string_to_object(Start.reference(reference)));
@@ -440,18 +456,24 @@ public final class ValuePeer {
             return differs(form(node), form(out.value.second)) + differs(form(folder.item), form(result.item));
         });
         check("echo_stamp", () -> {
-            Stamp stamp = new StampImpl();
-            stamp.number = RANDOM.nextInt();
-            stamp.text = "stamp";
-            stamp.data = new byte[RANDOM.nextInt(300)];
-            stamp.origin = graph();
+            Stamp stamp = stamp();
             StampHolder inout = new StampHolder(null);
             StampHolder out = new StampHolder();
             Stamp result = suite.echo_stamp(stamp, inout, out);
-            return differs(stamp.number + stamp.text, result.number + result.text)
-                    + differs(Arrays.toString(stamp.data), Arrays.toString(result.data))
-                    + differs(form(stamp.origin), form(result.origin)) + (inout.value == result ? "" : "not shared")
+            return differs(stamp, result) + (inout.value == result ? "" : "not shared")
                     + (out.value == null ? "" : "not null");
+        });
+        check("echo_any(Stamp)", () -> {
+            Stamp stamp = stamp();
+            Any a = orb.create_any();
+            StampHelper.insert(a, stamp);
+            Any b = orb.create_any();
+            b.insert_any(a);
+            AnyHolder inout = new AnyHolder(b);
+            AnyHolder out = new AnyHolder();
+            Stamp result = StampHelper.extract(suite.echo_any(a, inout, out));
+            return differs(stamp, result) + differs(stamp, StampHelper.extract(inout.value))
+                    + differs(stamp, StampHelper.extract(out.value.extract_any()));
         });
         check("echo_any", () -> {
             Node node = graph();

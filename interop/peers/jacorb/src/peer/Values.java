@@ -44,7 +44,7 @@ final class Values {
         Map.entry("echo_bounded_octet_seq", new Shape(0, false, -16)),
         Map.entry("echo_bounded_string_seq", new Shape(40, false, -3)),
         Map.entry("echo_bounded_nested_seq", new Shape(40, false, -2, -3)),
-        Map.entry("echo_gapped_seq", new Shape(0, false, -30)),
+        Map.entry("echo_gapped_seq", new Shape(0, false, -400)),
         Map.entry("echo_matrix_seq", new Shape(0, false, -6, 2, 3)),
         Map.entry("echo_octet_array", new Shape(0, false, 16)),
         Map.entry("echo_long_array", new Shape(0, false, 5)),
