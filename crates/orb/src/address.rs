@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use corelane_net::Endpoint;
 use corelane_sched::PriorityModel;
 use corelane_wire::codeset::{CodeSetInfo, negotiate};
+use corelane_wire::exception::minor;
 use corelane_wire::giop;
 use corelane_wire::ior::{
     self, Address, Corbaloc, Ior, ObjectUrl, Profile, TaggedComponent, TaggedProfile, TaoEndpoint, UrlError,
@@ -262,7 +263,7 @@ pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Result<Ior, String>, 
     match ObjectUrl::parse(text, limits).map_err(|error| bad_text(text, error))? {
         ObjectUrl::Ior(ior) => Ok(Ok(ior)),
         ObjectUrl::Corbaloc(corbaloc) => of_corbaloc(&corbaloc),
-        _ => Err(SystemException::omg(Kind::BadParam, 10, Completion::No)
+        _ => Err(SystemException::new(Kind::BadParam, minor::bad_param::URL_OTHER, Completion::No)
             .because("corbaname: needs a naming service; resolve the name with one and use the reference")),
     }
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, Decoder, Encoder};
 
 use crate::current;
@@ -54,7 +55,11 @@ impl Context {
     pub fn with(mut self, name: &str, value: &str) -> Result<Context, SystemException> {
         let letter = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'.';
         if !name.starts_with(|first: char| first.is_ascii_alphabetic()) || !name.bytes().all(letter) {
-            return Err(SystemException::omg(SystemExceptionKind::BadParam, 35, Completion::No));
+            return Err(SystemException::new(
+                SystemExceptionKind::BadParam,
+                minor::bad_param::CONTEXT_PROPERTY_NAME,
+                Completion::No,
+            ));
         }
         if value.contains('\0') {
             return Err(CdrError::NulInString.into());

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use corelane_wire::exception::SystemExceptionBody;
+use corelane_wire::exception::minor;
 pub use corelane_wire::exception::{Completion, SystemExceptionKind};
 use corelane_wire::{CdrError, Decoder, Encoder};
 
@@ -74,14 +75,14 @@ impl SystemException {
     /// An exception with a minor code of the OMG's table.
     #[must_use]
     pub fn omg(kind: SystemExceptionKind, minor: u32, completed: Completion) -> Self {
-        Self::new(kind, corelane_wire::exception::minor::OMG | minor, completed)
+        Self::new(kind, minor::OMG | minor, completed)
     }
 
     /// BAD_OPERATION 2: the target does not know the operation.
     #[cold]
     #[must_use]
     pub fn bad_operation() -> Self {
-        Self::omg(SystemExceptionKind::BadOperation, 2, Completion::No)
+        Self::new(SystemExceptionKind::BadOperation, minor::bad_operation::UNKNOWN_OPERATION, Completion::No)
     }
 
     /// The same exception with what the ORB knows about its cause.
@@ -182,7 +183,7 @@ impl fmt::Display for SystemException {
         write!(f, "{}", self.kind.name())?;
         let code = self.minor & 0xfff;
         match self.minor & !0xfff {
-            corelane_wire::exception::minor::OMG => write!(f, " minor {code}")?,
+            minor::OMG => write!(f, " minor {code}")?,
             0 if code == 0 => {}
             vendor => match std::str::from_utf8(&vendor.to_be_bytes()[..2]) {
                 Ok(letters) if letters.bytes().all(|b| b.is_ascii_alphanumeric()) => {
@@ -233,12 +234,14 @@ mod tests {
 
     #[test]
     fn the_text_names_exception_minor_vendor_and_cause() {
-        let lost = SystemException::omg(SystemExceptionKind::Timeout, 3, Completion::Maybe).with_detail(Detail {
-            endpoint: Some("iiop:1.2@127.0.0.1:4000".into()),
-            phase: Some(Phase::Wait),
-            elapsed: Some(Duration::from_millis(300)),
-            message: String::new(),
-        });
+        let lost =
+            SystemException::new(SystemExceptionKind::Timeout, minor::timeout::REPLY_END_TIME, Completion::Maybe)
+                .with_detail(Detail {
+                    endpoint: Some("iiop:1.2@127.0.0.1:4000".into()),
+                    phase: Some(Phase::Wait),
+                    elapsed: Some(Duration::from_millis(300)),
+                    message: String::new(),
+                });
         assert_eq!(
             lost.to_string(),
             "TIMEOUT minor 3, COMPLETED_MAYBE, waiting for the reply at iiop:1.2@127.0.0.1:4000 after 300.0ms"

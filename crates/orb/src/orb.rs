@@ -15,6 +15,7 @@ use core::Patience;
 use std::sync::Arc;
 
 use corelane_net::Endpoint;
+use corelane_wire::exception::minor;
 
 use crate::event::EventCounts;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -179,7 +180,7 @@ impl Orb {
     /// BAD_INV_ORDER 3 with `wait` in an upcall, or on any other of the ORB's own threads: it would wait for itself.
     pub fn shutdown(&self, wait: bool) -> Result<(), SystemException> {
         if wait && crate::current::is_inside(self.core.adapters().stamp) {
-            return Err(SystemException::omg(Kind::BadInvOrder, 3, Completion::No));
+            return Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No));
         }
         self.core.shutdown(if wait { Patience::Endless } else { Patience::None });
         Ok(())

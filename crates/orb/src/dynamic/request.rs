@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::Wake;
+use corelane_wire::exception::minor;
 use corelane_wire::{AnyValue, CdrError, Encoder};
 
 use crate::any::{Any, Kind, TypeCode};
@@ -190,14 +191,22 @@ impl Request {
     pub(super) fn check_oneway(&self) -> Result<(), SystemException> {
         self.check()?;
         if !self.outputs.is_empty() || !self.raises.is_empty() || self.result != TypeCode::VOID {
-            return Err(SystemException::omg(SystemExceptionKind::BadParam, 31, Completion::No));
+            return Err(SystemException::new(
+                SystemExceptionKind::BadParam,
+                minor::bad_param::BAD_ONEWAY,
+                Completion::No,
+            ));
         }
         Ok(())
     }
 
     fn check(&self) -> Result<(), SystemException> {
         if IMPLICIT.contains(&self.operation.as_str()) {
-            return Err(SystemException::omg(SystemExceptionKind::BadParam, 32, Completion::No));
+            return Err(SystemException::new(
+                SystemExceptionKind::BadParam,
+                minor::bad_param::DYNAMIC_IMPLICIT_OPERATION,
+                Completion::No,
+            ));
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::any::Any as StdAny;
 use std::fmt;
 
 use corelane_wire::AnyValue;
+use corelane_wire::exception::minor;
 
 use crate::any::{Any, Kind, TypeCode};
 use crate::context::Context;
@@ -75,7 +76,11 @@ impl ServerRequest<'_, '_> {
     /// MARSHAL for arguments that are not of the types; BAD_INV_ORDER 7 a second time, or after the reply.
     pub fn arguments(&mut self, types: &[TypeCode]) -> Result<Vec<Any>, SystemException> {
         if self.state != State::Unread {
-            return Err(SystemException::omg(SystemExceptionKind::BadInvOrder, 7, Completion::No));
+            return Err(SystemException::new(
+                SystemExceptionKind::BadInvOrder,
+                minor::bad_inv_order::ARGUMENTS_ORDER,
+                Completion::No,
+            ));
         }
         self.state = State::Read;
         let d = self.call.arguments();
@@ -93,7 +98,11 @@ impl ServerRequest<'_, '_> {
     /// MARSHAL for octets that are no properties; BAD_INV_ORDER 8 before the arguments were read, a second time, or after the reply.
     pub fn context(&mut self) -> Result<Context, SystemException> {
         if self.state != State::Read {
-            return Err(SystemException::omg(SystemExceptionKind::BadInvOrder, 8, Completion::No));
+            return Err(SystemException::new(
+                SystemExceptionKind::BadInvOrder,
+                minor::bad_inv_order::CTX_ORDER,
+                Completion::No,
+            ));
         }
         self.state = State::ContextRead;
         Ok(Context::read(self.call.arguments())?)
@@ -118,7 +127,11 @@ impl ServerRequest<'_, '_> {
     /// BAD_PARAM 21 for something else; BAD_INV_ORDER 9 after an answer.
     pub fn raise(&mut self, exception: &Any) -> Result<(), SystemException> {
         if exception.type_code().resolved().kind() != Kind::Except {
-            return Err(SystemException::omg(SystemExceptionKind::BadParam, 21, Completion::No));
+            return Err(SystemException::new(
+                SystemExceptionKind::BadParam,
+                minor::bad_param::SET_EXCEPTION_WITHOUT_EXCEPTION,
+                Completion::No,
+            ));
         }
         self.answer()?;
         self.call.raise_any(exception)
@@ -126,7 +139,11 @@ impl ServerRequest<'_, '_> {
 
     fn answer(&mut self) -> Result<(), SystemException> {
         if self.state == State::Answered {
-            return Err(SystemException::omg(SystemExceptionKind::BadInvOrder, 9, Completion::No));
+            return Err(SystemException::new(
+                SystemExceptionKind::BadInvOrder,
+                minor::bad_inv_order::SET_RESULT_ORDER,
+                Completion::No,
+            ));
         }
         self.state = State::Answered;
         Ok(())

@@ -7,6 +7,7 @@ use corelane_net::Endpoint;
 use corelane_sys::buffer::RESERVE_ABOVE;
 use corelane_sys::probe;
 use corelane_wire::codeset::CodeSetContext;
+use corelane_wire::exception::minor;
 use corelane_wire::giop::{
     self, AddressingMode, Header, LocateStatus, MessageKind, ReplyStatus, RequestHead, ResponseExpected,
     ServiceContext, context_id,
@@ -455,7 +456,10 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         match broken {
             Broken::Cancelled => {
                 let detail = self.detail(endpoint, Phase::Wait, "cancelled by the caller".into());
-                refused(SystemException::omg(Kind::Transient, 3, Completion::Maybe).with_detail(detail))
+                refused(
+                    SystemException::new(Kind::Transient, minor::transient::CANCELLED, Completion::Maybe)
+                        .with_detail(detail),
+                )
             }
             _ => self.failed(endpoint, Phase::Wait, Written::Whole, broken, false),
         }

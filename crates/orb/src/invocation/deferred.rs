@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::Wake;
+use corelane_wire::exception::minor;
 use corelane_wire::giop::{AddressingMode, ResponseExpected};
 use corelane_wire::{CdrError, Encoder};
 
@@ -110,7 +111,9 @@ impl Deferred {
     /// The system exception that the ORB or the object raised; BAD_INV_ORDER 12 when the reply has been asked for before.
     pub fn reply(&mut self) -> Result<Reply<'_>, SystemException> {
         match std::mem::replace(&mut self.progress, Progress::Over) {
-            Progress::Over => Err(SystemException::omg(Kind::BadInvOrder, 12, Completion::No)),
+            Progress::Over => {
+                Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::RESULT_ALREADY_TAKEN, Completion::No))
+            }
             Progress::Local(answer) => answer.map(|answer| answer.of(self.object.core())),
             Progress::Posted { target, profile, posted } => {
                 let operation = Operation::new(&self.operation);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use corelane_sched::Priority;
+use corelane_wire::exception::minor;
 use corelane_wire::giop::AddressingMode;
 
 use super::call::{Call, Request, Trouble, Way};
@@ -28,7 +29,8 @@ pub(crate) fn establish(object: &ObjectRef, priorities: &[i16], each: usize) -> 
     let priorities: Vec<Priority> =
         priorities.iter().map(|priority| Priority::new(*priority).ok_or_else(bad)).collect::<Result<_, _>>()?;
     let target = object.binding().forwarded().unwrap_or_else(|| Arc::clone(object.binding().original(core)));
-    let mut failure = SystemException::omg(Kind::Transient, 2, Completion::No).because("no profile is of use");
+    let mut failure = SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
+        .because("no profile is of use");
     for profile in &target.profiles {
         let made = priorities.iter().try_for_each(|priority| at(&call, &target, profile, *priority, each));
         match made {
@@ -66,13 +68,15 @@ fn at(
 }
 
 fn no_connection(why: NoConnection) -> SystemException {
-    let transient = |message: &str| SystemException::omg(Kind::Transient, 2, Completion::No).because(message);
+    let transient = |message: &str| {
+        SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No).because(message)
+    };
     match why {
         NoConnection::Failed(error) => transient(&error.to_string()),
         NoConnection::AllBusy => transient("every connection that may be made to the server is in use"),
         NoConnection::TimedOut => {
             let detail = Detail { phase: Some(Phase::Connect), ..Detail::default() };
-            SystemException::omg(Kind::Timeout, 2, Completion::No).with_detail(detail)
+            SystemException::new(Kind::Timeout, minor::timeout::REQUEST_END_TIME, Completion::No).with_detail(detail)
         }
     }
 }
@@ -81,6 +85,8 @@ fn not_bound(trouble: Trouble) -> SystemException {
     match trouble {
         Trouble::Raised(exception) | Trouble::Refused(exception) => exception,
         Trouble::Failed(_, detail) => SystemException::new(Kind::CommFailure, 0, Completion::No).with_detail(detail),
-        Trouble::Forward(_) | Trouble::NeedsAddressing(_) => SystemException::omg(Kind::Transient, 2, Completion::No),
+        Trouble::Forward(_) | Trouble::NeedsAddressing(_) => {
+            SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! Invariant: after the first octet of a complete request may have been acted upon by a server, the request is never sent again,
 //! unless the server itself said that it did not run it (CORBA 3.0.3, sections 15.5.1 and 4.12.3.3).
 
+use corelane_wire::exception::minor;
 use corelane_wire::exception::{Completion, SystemExceptionKind as Kind};
 
 use crate::exception::{Phase, SystemException};
@@ -145,11 +146,11 @@ impl Machine {
                 Output::Connect { profile: self.profile }
             }
             Input::DeadlinePassed(phase) => {
-                let (minor, completed) = match phase {
-                    Phase::Wait => (3, Completion::Maybe),
-                    Phase::Acquire | Phase::Connect | Phase::Send => (2, Completion::No),
+                let (code, completed) = match phase {
+                    Phase::Wait => (minor::timeout::REPLY_END_TIME, Completion::Maybe),
+                    Phase::Acquire | Phase::Connect | Phase::Send => (minor::timeout::REQUEST_END_TIME, Completion::No),
                 };
-                Output::Fail(SystemException::omg(Kind::Timeout, minor, completed))
+                Output::Fail(SystemException::new(Kind::Timeout, code, completed))
             }
         }
     }
@@ -168,7 +169,7 @@ impl Machine {
         if self.profile < self.profiles {
             return Output::Connect { profile: self.profile };
         }
-        self.fall_back(SystemException::omg(Kind::Transient, 2, Completion::No))
+        self.fall_back(SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No))
     }
 
     fn raised(&mut self, kind: Kind, completed: Completion) -> Output {
@@ -218,7 +219,7 @@ impl Machine {
 }
 
 fn no_usable_profile() -> SystemException {
-    SystemException::omg(Kind::ImpLimit, 1, Completion::No)
+    SystemException::new(Kind::ImpLimit, minor::imp_limit::NO_USABLE_PROFILE, Completion::No)
 }
 
 #[cfg(test)]
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!(machine.step(Input::ConnectFailed), Output::Connect { profile: 1 });
         assert_eq!(
             machine.step(Input::ConnectFailed),
-            Output::Fail(SystemException::omg(Kind::Transient, 2, Completion::No))
+            Output::Fail(SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No))
         );
     }
 

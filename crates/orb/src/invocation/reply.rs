@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Endian, Octets, Version};
 
 use crate::client::pool::Checkout;
@@ -92,7 +93,7 @@ impl<'r> Reply<'r> {
     #[cold]
     pub fn unlisted_exception(&self) -> SystemException {
         let id = self.answer.exception.as_deref().unwrap_or("an exception");
-        SystemException::omg(Kind::Unknown, 1, Completion::Yes)
+        SystemException::new(Kind::Unknown, minor::unknown::UNLISTED_USER_EXCEPTION, Completion::Yes)
             .because(format!("the object raised {id}, which the operation does not declare"))
     }
 

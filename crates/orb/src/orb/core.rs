@@ -13,6 +13,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling};
+use corelane_wire::exception::minor;
 use corelane_wire::ior::Ior;
 use corelane_wire::{CharSet, Limits, Version};
 
@@ -239,7 +240,8 @@ impl Core {
             return Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No)
                 .because("this process was forked from the one that made the ORB; make an ORB of its own here"));
         }
-        Err(SystemException::omg(Kind::BadInvOrder, 4, Completion::No).because("the ORB has been shut down"))
+        Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No)
+            .because("the ORB has been shut down"))
     }
 
     /// Starts serving: lanes, their threads, and what references will say.
@@ -464,7 +466,7 @@ impl Core {
     /// A reference that was registered under a name.
     pub(crate) fn initial_reference(&self, name: &str) -> Result<ObjectRef, SystemException> {
         self.initial.lock().get(name).cloned().ok_or_else(|| {
-            SystemException::omg(Kind::BadParam, 10, Completion::No)
+            SystemException::new(Kind::BadParam, minor::bad_param::URL_OTHER, Completion::No)
                 .because(format!("no initial reference \"{name}\" is registered with this ORB"))
         })
     }

@@ -312,7 +312,8 @@ impl PoaCore {
         if own {
             return Ok(());
         }
-        Err(SystemException::omg(Kind::BadParam, 14, Completion::No).because("the POA did not make this object id"))
+        Err(SystemException::new(Kind::BadParam, minor::bad_param::INVALID_OBJECT_ID, Completion::No)
+            .because("the POA did not make this object id"))
     }
 
     /// The id that the servant is active as or, with IMPLICIT_ACTIVATION, becomes active as.

@@ -530,9 +530,12 @@ impl Adapters {
             }
             let mut bindings = self.bindings.lock();
             if bindings.closed {
-                return Err(
-                    SystemException::omg(Kind::BadInvOrder, 4, Completion::No).because("the ORB has been shut down")
-                );
+                return Err(SystemException::new(
+                    Kind::BadInvOrder,
+                    minor::bad_inv_order::ORB_SHUT_DOWN,
+                    Completion::No,
+                )
+                .because("the ORB has been shut down"));
             }
             if bindings.changes == seen {
                 bindings.changes += 1;
@@ -654,7 +657,8 @@ pub(super) fn not_active(adapter: &Arc<PoaCore>) -> Found<'static> {
                 .because("the POA manager discards requests"),
         ),
         ManagerState::Inactive => Found::Refused(
-            SystemException::omg(Kind::ObjAdapter, 1, Completion::No).because("the POA manager is inactive"),
+            SystemException::new(Kind::ObjAdapter, minor::obj_adapter::UNKNOWN_ADAPTER_RAISED, Completion::No)
+                .because("the POA manager is inactive"),
         ),
     }
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::slots::Retired;
+use corelane_wire::exception::minor;
 
 use super::error::PoaError;
 use super::map::Why;
@@ -48,7 +49,7 @@ impl Poa {
 /// BAD_INV_ORDER 3.
 #[cold]
 pub(super) fn would_wait_for_itself() -> SystemException {
-    SystemException::omg(Kind::BadInvOrder, 3, Completion::No)
+    SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No)
         .because("waiting for requests to complete, inside of a request, would wait for itself")
 }
 

@@ -40,7 +40,7 @@ impl PoaCore {
                 return Incarnated::Held(Hold::Object(Arc::clone(self), ObjectId::from(id)));
             }
             Ok(Reserved::Deadlock) => {
-                let exception = SystemException::omg(Kind::Transient, 1, Completion::No);
+                let exception = SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
                 return Incarnated::Refused(exception.because("the object is being deactivated by its own request"));
             }
             Err(exception) => return Incarnated::Refused(exception),

@@ -9,6 +9,7 @@ use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{PiMutex, Scope};
+use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
 use super::hold::{Held, Hold, Kept};
@@ -248,7 +249,7 @@ pub(crate) fn invoke_local<'r, 'a>(
 }
 
 fn timed_out() -> SystemException {
-    SystemException::omg(Kind::Timeout, 2, Completion::No)
+    SystemException::new(Kind::Timeout, minor::timeout::REQUEST_END_TIME, Completion::No)
 }
 
 /// What the main thread, or a lane's, makes of a call that another thread waits for.
@@ -289,9 +290,15 @@ fn on_its_thread(
             }
             let answer = match core.upgrade() {
                 Some(core) => attempt(&core, &key, &operation, &request, priority),
-                None => {
-                    (Outcome::Exception(SystemException::omg(Kind::BadInvOrder, 4, Completion::No)), Vec::new(), false)
-                }
+                None => (
+                    Outcome::Exception(SystemException::new(
+                        Kind::BadInvOrder,
+                        minor::bad_inv_order::ORB_SHUT_DOWN,
+                        Completion::No,
+                    )),
+                    Vec::new(),
+                    false,
+                ),
             };
             *handover.state.lock() = Handed::Done(answer);
             handover.done.open();
@@ -299,7 +306,9 @@ fn on_its_thread(
     };
     match hold.keep(Held { octets: request.len(), resume: Box::new(work) }) {
         Kept::Held => {}
-        Kept::Over(_) | Kept::Full => return Err(SystemException::omg(Kind::Transient, 1, Completion::No)),
+        Kept::Over(_) | Kept::Full => {
+            return Err(SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No));
+        }
     }
     // Without anybody left to run it, the queue drops the work.
     let orphaned = || Arc::strong_count(&handover) == 1;
@@ -310,7 +319,9 @@ fn on_its_thread(
             other => {
                 let over = orphaned();
                 *state = other;
-                over.then(|| Err(SystemException::omg(Kind::BadInvOrder, 4, Completion::No)))
+                over.then(|| {
+                    Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
+                })
             }
         }
     };

@@ -8,6 +8,7 @@ use std::time::Duration;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Mutex, Scope};
+use corelane_wire::exception::minor;
 
 use super::destroy::would_wait_for_itself;
 use super::error::PoaError;
@@ -288,7 +289,9 @@ impl PoaManagerFactory {
     /// # Errors
     /// [`PoaError::ManagerAlreadyExists`]; BAD_INV_ORDER 4 when the ORB has ended.
     pub fn create_manager(&self, id: &str) -> Result<PoaManager, PoaError> {
-        let orb = self.orb.upgrade().ok_or_else(|| SystemException::omg(Kind::BadInvOrder, 4, Completion::No))?;
+        let orb = self.orb.upgrade().ok_or_else(|| {
+            SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No)
+        })?;
         orb.check_usable()?;
         let mut list = orb.adapters().managers.list.lock();
         if list.iter().filter_map(Weak::upgrade).any(|manager| manager.id == id) {

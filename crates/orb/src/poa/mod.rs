@@ -39,6 +39,7 @@ use corelane_sys::gate::Gate;
 use corelane_sys::lock::Mutex;
 use corelane_sys::published::Published;
 use corelane_sys::slots::SlotTable;
+use corelane_wire::exception::minor;
 
 pub(crate) use demux::{Adapters, Found, Located, Target, Wanted, no_such_object};
 pub use error::PoaError;
@@ -168,7 +169,9 @@ pub(crate) struct PoaCore {
 
 impl PoaCore {
     fn orb(&self) -> Result<Arc<Core>, SystemException> {
-        self.orb.upgrade().ok_or_else(|| SystemException::omg(Kind::BadInvOrder, 4, Completion::No))
+        self.orb
+            .upgrade()
+            .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
 
     pub(crate) fn orb_handle(&self) -> &Weak<Core> {
@@ -246,7 +249,8 @@ impl PoaCore {
 
 #[cold]
 fn destroyed() -> SystemException {
-    SystemException::omg(Kind::ObjectNotExist, 4, Completion::No).because("the POA has been destroyed")
+    SystemException::new(Kind::ObjectNotExist, minor::object_not_exist::ADAPTER_INACTIVE, Completion::No)
+        .because("the POA has been destroyed")
 }
 
 impl Poa {

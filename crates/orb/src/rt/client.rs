@@ -10,6 +10,7 @@ use std::sync::Arc;
 use corelane_net::Endpoint;
 use corelane_sched::selection::{self, Unreachable};
 use corelane_sched::{Priority, PriorityBands, PriorityModel, PriorityTransform};
+use corelane_wire::exception::minor;
 
 use super::policies::{Protocol, Sockets};
 use crate::client::bands::{Band, Bands};
@@ -263,7 +264,9 @@ fn transformed(transform: &dyn PriorityTransform, priority: Priority) -> Result<
 #[cold]
 fn refused(why: Unreachable) -> SystemException {
     let exception = match why {
-        Unreachable::NoEndpoint => SystemException::omg(Kind::Transient, 2, Completion::No),
+        Unreachable::NoEndpoint => {
+            SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
+        }
         Unreachable::Conflict | Unreachable::BandsWithoutModel | Unreachable::OutsideBands => {
             SystemException::new(Kind::InvPolicy, 0, Completion::No)
         }

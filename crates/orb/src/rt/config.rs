@@ -6,6 +6,7 @@ use std::time::Duration;
 use corelane_sched::admission::Bound;
 use corelane_sched::{Linear, NativeRange, NetworkPriorityMapping, Priority, PriorityMapping, PriorityTransform};
 use corelane_sys::thread::{Reservation, Scheduling};
+use corelane_wire::exception::minor;
 
 use super::RtClientPolicies;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -116,7 +117,7 @@ impl RtConfig {
 /// DATA_CONVERSION 2: the mapping, or the system, does not do it.
 #[cold]
 pub(crate) fn unmappable() -> SystemException {
-    SystemException::omg(Kind::DataConversion, 2, Completion::No)
+    SystemException::new(Kind::DataConversion, minor::data_conversion::PRIORITY_MAPPING_FAILED, Completion::No)
 }
 
 /// A pool without lanes.

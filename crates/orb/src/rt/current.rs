@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use corelane_sched::Priority;
 use corelane_sys::thread::Scheduling;
+use corelane_wire::exception::minor;
 
 use super::config::unmappable;
 use super::station::{self, Before};
@@ -71,7 +72,9 @@ impl RtCurrent {
     }
 
     fn core(&self) -> Result<Arc<Core>, SystemException> {
-        self.core.upgrade().ok_or_else(|| SystemException::omg(Kind::BadInvOrder, 4, Completion::No))
+        self.core
+            .upgrade()
+            .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
 
     /// The priority of the calling thread: what it has set, or in an upcall that at which it runs.

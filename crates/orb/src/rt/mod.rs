@@ -40,6 +40,8 @@ pub use policies::{Protocol, RtPolicies, TcpProperties, UnixProperties};
 pub use pool::{InvalidThreadpool, ThreadpoolId};
 pub use station::{ServedBy, served_by};
 
+use corelane_wire::exception::minor;
+
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
 
@@ -95,7 +97,9 @@ impl RtOrb {
     }
 
     fn core(&self) -> Result<Arc<Core>, SystemException> {
-        let core = self.core.upgrade().ok_or_else(|| SystemException::omg(Kind::BadInvOrder, 4, Completion::No))?;
+        let core = self.core.upgrade().ok_or_else(|| {
+            SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No)
+        })?;
         core.check_usable()?;
         Ok(core)
     }

@@ -6,6 +6,7 @@ use corelane_net::Endpoint;
 use corelane_sched::placement::{Place, Policies, Violation};
 use corelane_sched::{Declared, Priority, PriorityBand, PriorityBands, PriorityModel};
 use corelane_sys::lock::MutexGuard;
+use corelane_wire::exception::minor;
 
 use super::assigned::{Assigned, NotAssigned};
 use super::config::unmappable;
@@ -156,8 +157,10 @@ impl RtPoa {
     pub(crate) fn assign(&self, id: &[u8], priority: Priority) -> Result<(), PoaError> {
         let exception = match self.assigned.assign(id, priority) {
             Ok(()) => return Ok(()),
-            Err(NotAssigned::Other(assigned)) => SystemException::omg(Kind::BadInvOrder, 18, Completion::No)
-                .because(format!("the object has priority {assigned} already")),
+            Err(NotAssigned::Other(assigned)) => {
+                SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::PRIORITY_REASSIGNED, Completion::No)
+                    .because(format!("the object has priority {assigned} already"))
+            }
             Err(NotAssigned::Full) => SystemException::new(Kind::NoResources, 0, Completion::No)
                 .because("too many objects of the POA have priorities of their own"),
         };
@@ -255,8 +258,8 @@ fn refusal(violation: Violation, asked: Option<Priority>) -> SystemException {
         None => violation.to_string(),
     };
     match violation {
-        Violation::NoLane => SystemException::omg(Kind::Transient, 2, Completion::No),
-        _ => SystemException::omg(Kind::InvPolicy, 1, Completion::No),
+        Violation::NoLane => SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No),
+        _ => SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No),
     }
     .because(why)
 }

@@ -14,6 +14,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::overseer::Overseer;
 use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling};
+use corelane_wire::exception::minor;
 
 use super::config::{LaneConfig, LanesConfig, Overrun, RtConfig, SchedulingClass, ThreadpoolConfig};
 use super::policies::RtPolicies;
@@ -367,7 +368,9 @@ fn beside_file(path: &std::path::Path, role: &Role) -> std::ffi::OsString {
 pub(crate) fn destroy(core: &Arc<Core>, id: ThreadpoolId) -> Result<(), InvalidThreadpool> {
     let pool = core.rt().pool(id).ok_or(InvalidThreadpool::Unknown)?;
     if station::of_thread(core.adapters().stamp).pool == id.0 {
-        return Err(SystemException::omg(Kind::BadInvOrder, 3, Completion::No).into());
+        return Err(
+            SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No).into()
+        );
     }
     if core.adapters().uses_pool(id) {
         let exception = SystemException::new(Kind::BadInvOrder, 0, Completion::No);

@@ -10,6 +10,7 @@ use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::probe;
 use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::codeset::CodeSetContext;
+use corelane_wire::exception::minor;
 use corelane_wire::giop::{
     self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id,
 };
@@ -187,7 +188,7 @@ impl Overdue {
         match core.config().rt.late {
             Late::Run => Ok(None),
             Late::Drop => {
-                let exception = SystemException::omg(Kind::Timeout, 2, Completion::No);
+                let exception = SystemException::new(Kind::Timeout, minor::timeout::REQUEST_END_TIME, Completion::No);
                 Err(exception.because("the request's deadline passed before it could run"))
             }
             Late::Lower(priority) => Ok(Priority::new(priority)),
@@ -218,7 +219,7 @@ pub(crate) fn priority_of(message: &Message, limits: &Limits) -> Option<i16> {
 /// Answers a request that there is no room for.
 #[cold]
 pub(crate) fn turn_away(core: &Core, connection: &Connection, header: &Header, octets: &[u8], memory: &mut Memory) {
-    let exception = SystemException::omg(Kind::Transient, 1, Completion::No);
+    let exception = SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
     if header.kind == MessageKind::LocateRequest {
         let Ok(request) = giop::LocateRequest::parse(octets, header, &core.config().limits) else { return };
         let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
@@ -336,7 +337,7 @@ fn implicit(
         b"_domain_managers" => return Err(not_here("there are no domains")),
         // What a locator gives is for this one operation: that it has no such thing is the locator's fault.
         _ if target.is_lent() => {
-            let code = corelane_wire::exception::minor::obj_adapter::WRONG_SERVANT_TYPE;
+            let code = minor::obj_adapter::WRONG_SERVANT_TYPE;
             let wrong = SystemException::new(Kind::ObjAdapter, code, Completion::No);
             return Err(wrong.because("the servant locator returned a servant of another interface"));
         }
@@ -377,7 +378,7 @@ fn hold(core: &Arc<Core>, connection: &Arc<Connection>, until: &Hold, message: M
         connection.note_elsewhere();
         // The one hand-off of a request that came in at another lane than that which runs it.
         core.events().handed_over();
-        let full = || SystemException::omg(Kind::Transient, 1, Completion::No);
+        let full = || SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
         let handed_over = lane.hand_over(Work::Serve(connection.wait(), message));
         return if handed_over { Ok(()) } else { Err(full()) };
     }
@@ -402,7 +403,7 @@ fn hold(core: &Arc<Core>, connection: &Arc<Connection>, until: &Hold, message: M
             held.release();
             Ok(())
         }
-        Kept::Full => Err(SystemException::omg(Kind::Transient, 1, Completion::No)),
+        Kept::Full => Err(SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No)),
     }
 }
 
@@ -500,7 +501,8 @@ fn bind_band(core: &Core, connection: &Connection, key: &[u8], (low, high): (i16
                 Outcome::Done
             }
             Some(false) => {
-                let exception = SystemException::omg(Kind::InvPolicy, 1, Completion::No);
+                let exception =
+                    SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No);
                 Outcome::Exception(exception.because(format!("no lane or band is within {low} to {high}")))
             }
         },
