@@ -243,10 +243,11 @@ fn a_drop_waits_for_servants_no_longer_than_for_peers() {
                 .listen("tcp:127.0.0.1:0"),
         );
         let (_orb, probe) = client(&server.ior);
-        let stuck = probe.with_timeout(Duration::from_millis(400));
+        let stuck = probe.with_timeout(Duration::from_secs(2));
         std::thread::scope(|scope| {
             let call = scope.spawn(|| stuck.slow(20_000));
             while server.probe.started().unwrap() == 0 {
+                assert!(!call.is_finished(), "{dispatch:?}: the call did not come");
                 std::thread::yield_now();
             }
             let start = Instant::now();

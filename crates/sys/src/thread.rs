@@ -325,7 +325,11 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
     if let Some(wanted) = scheduling
         && !matches!(self::scheduling(None), Ok(found) if found == wanted)
     {
-        set_scheduling(None, wanted)?;
+        match set_scheduling(None, wanted) {
+            // A process below the ordinary class (SCHED_IDLE) may not be let out of it; its threads are there with it.
+            Err(error) if wanted == Scheduling::Other && error.kind() == io::ErrorKind::PermissionDenied => {}
+            set => set?,
+        }
     }
     Ok(())
 }

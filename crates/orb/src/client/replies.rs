@@ -71,36 +71,44 @@ impl Replies {
         let Some(fd) = connection.stream().readiness() else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the transport has no descriptor to wait for"));
         };
-        let reader = self.reader(core, band)?;
+        let (reader, refused) = self.reader(core, band)?;
+        if let Some(refused) = refused {
+            core.events().report(&refused);
+        }
         let (slot, generation) =
             reader.connections.insert(Arc::downgrade(connection)).map_err(|full| io::Error::other(full.to_string()))?;
         let place = Place { reader: Arc::clone(&reader), slot, generation };
         reader.epoll.add(fd, place.token(), INTEREST)?;
         connection.keep(place);
+        if reader.stop.load(Ordering::SeqCst) {
+            // It may have looked for the last time.
+            connection.end(&Lost::Io(io::ErrorKind::ConnectionAborted));
+        }
         Ok(())
     }
 
-    fn reader(&self, core: &Core, band: Band) -> io::Result<Arc<Reader>> {
+    /// The reader of a band, and what is to be told of its thread when no lock is held.
+    fn reader(&self, core: &Core, band: Band) -> io::Result<(Arc<Reader>, Option<Told>)> {
         let mut bands = self.bands.lock();
         if bands.stopped {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the ORB has been shut down"));
         }
         let alive = |running: &&Running| running.band == band && !running.reader.stop.load(Ordering::Acquire);
         if let Some(running) = bands.running.iter().find(alive) {
-            return Ok(Arc::clone(&running.reader));
+            return Ok((Arc::clone(&running.reader), None));
         }
         let (epoll, wake) = (Epoll::new()?, Wake::new()?);
         epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP, Interest::READABLE)?;
         let connections = SlotTable::new("shared connections", Scope::Lane, MOST);
         let reader =
             Arc::new(Reader { epoll, wake, stop: AtomicBool::new(false), connections, limits: self.limits.clone() });
-        let thread = self.start(core, band, &reader)?;
+        let (thread, refused) = self.start(core, band, &reader)?;
         bands.running.push(Running { band, reader: Arc::clone(&reader), thread });
-        Ok(reader)
+        Ok((reader, refused))
     }
 
     /// Starts the thread of a band: as its highest callers where the system permits it, else as the caller at hand.
-    fn start(&self, core: &Core, band: Band, reader: &Arc<Reader>) -> io::Result<JoinHandle<()>> {
+    fn start(&self, core: &Core, band: Band, reader: &Arc<Reader>) -> io::Result<(JoinHandle<()>, Option<Told>)> {
         let name = format!("orb/r{}", band.number());
         let builder = thread::Builder::new().name(name.clone()).stack_size(256 * 1024).preferred_affinity(core.cores());
         // A range whose end cannot be mapped has no calls at that end.
@@ -109,9 +117,9 @@ impl Replies {
             let own = Arc::clone(reader);
             move || own.run()
         };
-        builder.clone().scheduling(scheduling).spawn(run()).or_else(|error| {
-            core.events().report(&Told::PriorityRefused { thread: name, error: error.to_string() });
-            builder.spawn(run())
+        builder.clone().scheduling(scheduling).spawn(run()).map(|thread| (thread, None)).or_else(|error| {
+            let refused = Told::PriorityRefused { thread: name, error: error.to_string() };
+            Ok((builder.spawn(run())?, Some(refused)))
         })
     }
 
@@ -122,7 +130,7 @@ impl Replies {
         let running = std::mem::take(&mut bands.running);
         drop(bands);
         for Running { reader, thread, .. } in running {
-            reader.stop.store(true, Ordering::Release);
+            reader.stop.store(true, Ordering::SeqCst);
             reader.wake.notify();
             // The thread does nothing that can panic; if it did, there is nothing left to stop.
             let _ = thread.join();

@@ -135,16 +135,15 @@ impl Binding {
     #[cold]
     fn bind(&self, profile: &Profile, at: u8) {
         if !self.bound.load().as_ref().is_some_and(|bound| bound.at == at && bound.said == profile.said) {
-            self.bound.update(|_| {
-                self.bound_at.store(at, Ordering::Relaxed);
-                (Some(Bound { said: profile.said.clone(), at }), ())
-            });
+            self.bound.update(|_| (Some(Bound { said: profile.said.clone(), at }), ()));
+            // Release: who finds it finds what it is bound to.
+            self.bound_at.store(at, Ordering::Release);
         }
     }
 
     /// Whether a call through it has been answered: from then on a rebind policy holds.
     pub(crate) fn is_bound(&self) -> bool {
-        self.bound_at.load(Ordering::Relaxed) != UNBOUND
+        self.bound_at.load(Ordering::Acquire) != UNBOUND
     }
 
     /// Whether calls may go to the first profile of the reference itself before anything else is looked at.

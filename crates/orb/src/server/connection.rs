@@ -502,31 +502,13 @@ impl Connection {
         })
     }
 
-    /// Keeps a message whose turn has come until the peer has taken what waits for it; gives it back if nothing does.
-    #[inline]
-    pub(crate) fn postpone(&self, message: Message) -> Option<Message> {
-        if self.is_congested() { self.postpone_locked(message) } else { Some(message) }
-    }
-
-    #[cold]
-    fn postpone_locked(&self, message: Message) -> Option<Message> {
-        self.output.with(|writing| {
-            if writing.queue.is_empty() || writing.closing.is_some() {
-                return Some(message);
-            }
-            writing.postponed.push(Postponed { message, since: clock::now() - station::take_waited() });
-            None
-        })
-    }
-
     /// What was postponed, now that nothing waits for the peer.
     #[cold]
     pub(crate) fn take_postponed(self: &Arc<Self>) -> Vec<(Waiting, Message)> {
         let postponed = self.output.with(|writing| std::mem::take(&mut writing.postponed));
-        let waits = |Postponed { message, since }| {
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            (Waiting { connection: Arc::clone(self), since, queued: None }, message)
-        };
+        // They are among those that wait already.
+        let waits =
+            |Postponed { message, since }| (Waiting { connection: Arc::clone(self), since, queued: None }, message);
         postponed.into_iter().map(waits).collect()
     }
 
@@ -536,7 +518,8 @@ impl Connection {
     pub(crate) fn note_peer_ended(&self) -> bool {
         self.note_unfinished(0, None, 0);
         self.peer_ended.store(true, Ordering::SeqCst);
-        self.waiting.load(Ordering::SeqCst) == 0 && !self.congested.load(Ordering::SeqCst)
+        let owed = self.waiting.load(Ordering::SeqCst) > 0 || self.congested.load(Ordering::SeqCst);
+        !owed || self.is_closed()
     }
 
     /// Whether the peer is known to send nothing any more.
@@ -755,6 +738,26 @@ impl Connection {
 }
 
 impl Waiting {
+    /// Goes on waiting until the peer has taken the replies that wait for it; gives both back if none do.
+    #[inline]
+    pub(crate) fn postpone(self, message: Message) -> Option<(Waiting, Message)> {
+        if self.connection.is_congested() { self.postpone_locked(message) } else { Some((self, message)) }
+    }
+
+    #[cold]
+    fn postpone_locked(self, message: Message) -> Option<(Waiting, Message)> {
+        let connection = &self.connection;
+        let given_back = connection.output.with(|writing| {
+            if writing.queue.is_empty() || writing.closing.is_some() {
+                return Some(message);
+            }
+            connection.waiting.fetch_add(1, Ordering::SeqCst);
+            writing.postponed.push(Postponed { message, since: self.since });
+            None
+        });
+        given_back.map(|message| (self, message))
+    }
+
     /// It waits no longer, and is served next by the calling thread.
     pub(crate) fn leave(self) -> Arc<Connection> {
         station::set_waited(clock::now().since(self.since));

@@ -99,6 +99,9 @@ pub(crate) struct Lane {
     pub(crate) keeper: Option<Keeper>,
 }
 
+/// A connection that does not end meanwhile.
+pub(crate) type Held<'l> = Guard<'l, Arc<Connection>>;
+
 /// Why a connection is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
@@ -255,10 +258,8 @@ impl Lane {
         let Some(queue) = &self.queue else { return };
         let mut worker = Worker::new();
         super::serving::enter(self, core);
-        while let Some((connection, message)) = queue.pop() {
-            if let Some(message) = connection.postpone(message) {
-                self.serve(core, &mut worker, &connection, message);
-            }
+        while let Some((waiting, message)) = queue.pop() {
+            self.serve(core, &mut worker, waiting, message);
         }
         super::serving::leave();
     }
@@ -266,10 +267,8 @@ impl Lane {
     /// Runs one of the messages that wait in `queue`, for a thread that waits for a reply meanwhile. False if none waits.
     #[cold]
     pub(crate) fn step_queued(&self, core: &Arc<Core>, worker: &mut Worker, queue: &Queue) -> bool {
-        let Some((connection, message)) = queue.try_pop() else { return false };
-        if let Some(message) = connection.postpone(message) {
-            self.serve(core, worker, &connection, message);
-        }
+        let Some((waiting, message)) = queue.try_pop() else { return false };
+        self.serve(core, worker, waiting, message);
         true
     }
 
@@ -338,10 +337,9 @@ impl Lane {
             }
             Work::MakeRoom => self.make_room(core),
             Work::Serve(waiting, message) | Work::Buffered { waiting, message, .. } => {
-                let connection = waiting.leave();
                 // It may have come in at another lane, which keeps it.
-                if let Some(lane) = connection.lane.upgrade() {
-                    lane.serve(core, worker, &connection, message);
+                if let Some(lane) = waiting.lane.upgrade() {
+                    lane.serve(core, worker, waiting, message);
                 }
             }
             Work::Resume(held) => (held.resume)(Resume::Here),
@@ -350,23 +348,34 @@ impl Lane {
 
     /// Keeps a connection from ending while its request runs. `None` if it has ended.
     #[inline]
-    pub(crate) fn hold(&self, connection: &Connection) -> Option<Guard<'_, Arc<Connection>>> {
+    pub(crate) fn hold(&self, connection: &Connection) -> Option<Held<'_>> {
         self.connections.get(connection.place.0, connection.place.1)
     }
 
     /// Serves a message that had to wait.
     #[cold]
-    pub(crate) fn serve(&self, core: &Arc<Core>, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
-        let held = self.hold(connection);
-        let told = self.closing.load(Ordering::Acquire) || connection.is_dismissed();
-        if !admission::runs_late(held.is_some(), told) {
-            return;
-        }
-        let goes_on = worker.serve(core, connection, message, Wait::Now);
+    pub(crate) fn serve(&self, core: &Arc<Core>, worker: &mut Worker, waiting: Waiting, message: Message) {
+        let Some((held, connection, message)) = self.begin(waiting, message) else { return };
+        let goes_on = worker.serve(core, &connection, message, Wait::Now);
         drop(held);
         if !goes_on {
             self.ended(core, connection.place);
         }
+    }
+
+    /// The turn of a message that had to wait, and its connection, which does not end while it is held. `None` if replies wait for the
+    /// peer, so that the message does too, or if it does not run any more.
+    pub(crate) fn begin(
+        &self,
+        waiting: Waiting,
+        message: Message,
+    ) -> Option<(Option<Held<'_>>, Arc<Connection>, Message)> {
+        // Held while it still waits: the connection does not end in between.
+        let held = self.hold(&waiting);
+        let (waiting, message) = if held.is_some() { waiting.postpone(message)? } else { (waiting, message) };
+        let connection = waiting.leave();
+        let told = self.closing.load(Ordering::Acquire) || connection.is_dismissed();
+        admission::runs_late(held.is_some(), told).then_some((held, connection, message))
     }
 
     /// The next piece of listed work, if there is any.

@@ -117,7 +117,7 @@ impl Queue {
 
     /// The next message, if there is one. Stops the bell, and rings it again for the others when more messages wait.
     #[cold]
-    pub(crate) fn try_pop(&self) -> Option<(Arc<Connection>, Message)> {
+    pub(crate) fn try_pop(&self) -> Option<(Waiting, Message)> {
         self.bell.drain();
         let mut state = self.state.lock();
         let next = state.next();
@@ -126,11 +126,11 @@ impl Queue {
         if more {
             self.ring();
         }
-        next.map(|(waiting, message)| (waiting.leave(), message))
+        next
     }
 
     /// The next message; `None` after [`stop`](Self::stop).
-    pub(crate) fn pop(&self) -> Option<(Arc<Connection>, Message)> {
+    pub(crate) fn pop(&self) -> Option<(Waiting, Message)> {
         let mut state = self.state.lock();
         loop {
             if state.stopped {
@@ -139,7 +139,7 @@ impl Queue {
             if let Some((waiting, message)) = state.next() {
                 drop(state);
                 corelane_sys::probe!("taken from the queue");
-                return Some((waiting.leave(), message));
+                return Some((waiting, message));
             }
             state = self.filled.wait(state);
         }

@@ -392,7 +392,7 @@ fn hold(core: &Arc<Core>, connection: &Arc<Connection>, until: &Hold, message: M
         }
         Resume::Here => {
             if let (Some(core), Some(lane)) = (core.upgrade(), lane.upgrade()) {
-                lane.serve(&core, &mut Worker::new(), &waiting.leave(), message);
+                lane.serve(&core, &mut Worker::new(), waiting, message);
             }
         }
     };

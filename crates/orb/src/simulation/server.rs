@@ -22,9 +22,8 @@ use crate::poa::{
 };
 use crate::policy::{AllBusy, CallPolicies};
 use crate::servant::{Servant, ServerCall, Skeleton};
-use crate::server::admission;
 use crate::server::config::{Dispatch, PoolConfig};
-use crate::server::connection::Connection;
+use crate::server::connection::{Connection, Waiting};
 use crate::server::lane::Lane;
 use crate::server::worker::{Message, Worker};
 
@@ -220,11 +219,8 @@ impl<'l> Run<'l> {
         }
     }
 
-    fn begin(&mut self, network: &Network, thread: usize, (connection, message): (Arc<Connection>, Message)) {
-        let held = self.lane.hold(&connection);
-        if !admission::runs_late(held.is_some(), self.lane.closes()) {
-            return;
-        }
+    fn begin(&mut self, network: &Network, thread: usize, (waiting, message): (Waiting, Message)) {
+        let Some((held, connection, message)) = self.lane.begin(waiting, message) else { return };
         self.begun += 1;
         let number = self.begun;
         self.threads[thread] = Some(Running { connection, message, number, _held: held });

@@ -415,8 +415,9 @@ mod tests {
         });
         let asleep = || {
             let threads = thread::all().unwrap();
-            let stat = |tid: i32| std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
-            let sleeps = |tid| stat(tid).rsplit(')').next().unwrap().trim_start().starts_with('S');
+            // One that has just ended has none.
+            let stat = |tid: i32| std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+            let sleeps = |tid| stat(tid).rsplit(')').next().unwrap_or_default().trim_start().starts_with('S');
             threads.iter().filter(|thread| thread.name == "waits" && sleeps(thread.tid.as_raw())).count()
         };
         for woken in 0..3 {
