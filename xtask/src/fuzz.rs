@@ -37,7 +37,7 @@ const TARGETS: &[Target] = &[
     Target { name: "ior_text", what: "IOR and corbaloc text", longest: 768, dictionary: Some("ior_text") },
     Target { name: "connection_ops", what: "operations on a connection's state", longest: 128, dictionary: None },
     Target { name: "idl", what: "IDL source", longest: 160, dictionary: Some("idl") },
-    Target { name: "idl_tokens", what: "words of IDL", longest: 64, dictionary: None },
+    Target { name: "idl_tokens", what: "words of IDL", longest: 40, dictionary: None },
 ];
 
 /// The fault that must be found if the engine is led by coverage.

@@ -101,6 +101,23 @@ impl TextHasher {
     }
 }
 
+/// What the preprocessor asks for before it has read anything.
+const OF_THE_PREPROCESSOR: &[&str] = &[
+    "defined",
+    "directive",
+    "__VA_ARGS__",
+    "__FILE__",
+    "__LINE__",
+    "_Pragma",
+    "0",
+    "1",
+    "__CORELANE_IDL__",
+    "__OMNIIDL__",
+    "__STDC__",
+    "__DATE__",
+    "__TIME__",
+];
+
 #[derive(Clone, Debug)]
 struct Entry {
     text: Cow<'static, str>,
@@ -112,13 +129,13 @@ struct Entry {
 impl Default for Symbols {
     fn default() -> Self {
         // Copied, not made anew: for a short text the keywords would be most of the work.
-        static KEYWORDS_ONLY: LazyLock<Symbols> = LazyLock::new(Symbols::of_keywords);
-        KEYWORDS_ONLY.clone()
+        static KNOWN: LazyLock<Symbols> = LazyLock::new(Symbols::known);
+        KNOWN.clone()
     }
 }
 
 impl Symbols {
-    fn of_keywords() -> Self {
+    fn known() -> Self {
         let mut symbols = Self { texts: Vec::new(), index: HashMap::default() };
         symbols.add(Cow::Borrowed(""));
         // The keywords come first, so that a symbol says by its number which keyword it is.
@@ -131,6 +148,9 @@ impl Symbols {
             symbols.texts[at + 1].keyword = Some(*keyword);
             symbols.texts[folded.0 as usize].keyword = Some(*keyword);
         }
+        for text in OF_THE_PREPROCESSOR {
+            symbols.keep(Cow::Borrowed(text));
+        }
         symbols
     }
 
@@ -139,9 +159,14 @@ impl Symbols {
         if let Some(symbol) = self.index.get(text) {
             return *symbol;
         }
-        let symbol = self.add(Cow::Owned(text.to_owned()));
-        if text.bytes().any(|octet| octet.is_ascii_uppercase()) {
-            let folded = self.intern(&text.to_ascii_lowercase());
+        self.keep(Cow::Owned(text.to_owned()))
+    }
+
+    fn keep(&mut self, text: Cow<'static, str>) -> Symbol {
+        let folded = text.bytes().any(|octet| octet.is_ascii_uppercase()).then(|| text.to_ascii_lowercase());
+        let symbol = self.add(text);
+        if let Some(folded) = folded {
+            let folded = self.intern(&folded);
             let keyword = self.texts[folded.0 as usize].keyword;
             let entry = &mut self.texts[symbol.0 as usize];
             (entry.folded, entry.keyword) = (folded, keyword);

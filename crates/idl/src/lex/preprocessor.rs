@@ -105,6 +105,16 @@ pub(crate) fn preprocess(environment: Environment<'_>, path: &Path, text: Vec<u8
     preprocessor.output
 }
 
+/// Macros that are there without a definition. Files of CORBA services tell omniidl and us apart from compilers that know no escaped
+/// identifiers by the first two. The same text makes the same code on every day.
+const OWN: [(&str, TokenKind, &str); 5] = [
+    ("__CORELANE_IDL__", TokenKind::Number, "1"),
+    ("__OMNIIDL__", TokenKind::Number, "1"),
+    ("__STDC__", TokenKind::Number, "1"),
+    ("__DATE__", TokenKind::String, "\"Jan  1 1970\""),
+    ("__TIME__", TokenKind::String, "\"00:00:00\""),
+];
+
 /// Names that the preprocessor knows.
 struct Names {
     defined: Symbol,
@@ -112,6 +122,7 @@ struct Names {
     file: Symbol,
     line: Symbol,
     pragma: Symbol,
+    directive: Symbol,
     one: Symbol,
     zero: Symbol,
 }
@@ -124,6 +135,7 @@ impl Names {
             file: symbols.intern("__FILE__"),
             line: symbols.intern("__LINE__"),
             pragma: symbols.intern("_Pragma"),
+            directive: symbols.intern("directive"),
             one: symbols.intern("1"),
             zero: symbols.intern("0"),
         }
@@ -242,12 +254,20 @@ impl Preprocessor<'_> {
         self.environment.diagnostics.push(diagnostic);
     }
 
-    /// Macros of the command line and our own, from a text of their own.
+    /// Macros of our own, and those of the command line, from a text of their own.
     fn define_given(&mut self) {
-        // Files of CORBA services tell omniidl and us apart from compilers that know no escaped identifiers.
-        let mut text = String::from("#define __CORELANE_IDL__ 1\n#define __OMNIIDL__ 1\n#define __STDC__ 1\n");
-        // The same text makes the same code on every day, and `_Pragma` finds its argument as a macro does.
-        text.push_str("#define __DATE__ \"Jan  1 1970\"\n#define __TIME__ \"00:00:00\"\n#define _Pragma(directive)\n");
+        for (name, kind, value) in OWN {
+            let symbols = &mut *self.environment.symbols;
+            let text = symbols.intern(value);
+            let token = Token { kind, text, starts_line: false, spaced: true, painted: false, span: Span::default() };
+            self.macros.insert(symbols.intern(name), Macro::object(vec![token]));
+        }
+        // It finds its argument as a macro does.
+        self.macros.insert(self.names.pragma, Macro::function(vec![self.names.directive], false, &[]));
+        if self.environment.defines.is_empty() {
+            return;
+        }
+        let mut text = String::new();
         for define in self.environment.defines {
             let (name, value) = define.split_once('=').unwrap_or((define, "1"));
             text.push_str(&format!("#define {} {}\n", name.replace('\n', " "), value.replace('\n', " ")));
