@@ -314,6 +314,15 @@ impl RawClient {
         self.key = profile.parse().expect("a profile").object_key.to_vec();
     }
 
+    /// This end of the connection.
+    ///
+    /// # Panics
+    /// When there is none any more: the test has failed then.
+    #[must_use]
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.stream.local_addr().expect("an address")
+    }
+
     /// Waits until something has come, and leaves it there.
     ///
     /// # Panics
@@ -414,6 +423,15 @@ impl RawClient {
         }
     }
 
+    /// The next reply, whatever it says: its id.
+    ///
+    /// # Panics
+    /// When none comes: the test has failed then.
+    pub fn next_reply(&mut self) -> u32 {
+        let (header, message) = self.receive_message();
+        Reply::parse(&message, &header, &Limits::DEFAULT).expect("a reply").request_id
+    }
+
     fn receive_message(&mut self) -> (Header, Vec<u8>) {
         let mut message = vec![0; 12];
         self.stream.read_exact(&mut message).expect("a reply");
@@ -462,10 +480,18 @@ pub fn fair_orb() -> Orb {
 /// When it cannot be made, and where SCHED_FIFO is not permitted: the tests say so rather than pass without it.
 #[must_use]
 pub fn fifo_orb() -> Orb {
-    let tried = corelane_sys::thread::Builder::new().scheduling(Scheduling::Fifo(1)).spawn(|| ());
-    let permitted = tried.map(|thread| thread.join().is_ok());
-    assert!(matches!(permitted, Ok(true)), "SCHED_FIFO is not permitted here: {permitted:?}");
+    require_fifo();
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().expect("a server");
     orb.root_poa().manager().activate().expect("an active manager");
     orb
+}
+
+/// Fails where SCHED_FIFO is not permitted: the tests say so rather than pass without it.
+///
+/// # Panics
+/// There.
+pub fn require_fifo() {
+    let tried = corelane_sys::thread::Builder::new().scheduling(Scheduling::Fifo(1)).spawn(|| ());
+    let permitted = tried.map(|thread| thread.join().is_ok());
+    assert!(matches!(permitted, Ok(true)), "SCHED_FIFO is not permitted here: {permitted:?}");
 }

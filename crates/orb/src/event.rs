@@ -10,6 +10,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{PiMutex, Scope};
 use corelane_wire::giop::MessageKind;
 
+use crate::exception::SystemException;
 use crate::fault::Fault;
 
 /// Something worth telling. The callback runs on the thread where it happened and should be quick.
@@ -80,6 +81,16 @@ pub enum Event {
         /// Why.
         error: String,
     },
+    /// A request was refused for what it says of priorities, bands or deadlines: more than the endpoint's ceiling allows
+    /// (NO_PERMISSION), what no lane or band has (TRANSIENT, INV_POLICY), or nonsense (BAD_PARAM, MARSHAL).
+    RequestRefused {
+        /// Who sent it.
+        peer: Peer,
+        /// The operation.
+        operation: String,
+        /// The answer.
+        exception: SystemException,
+    },
     /// A request's client did not wait for it any more when its upcall was to begin.
     DeadlinePassed {
         /// The operation.
@@ -146,6 +157,9 @@ impl fmt::Display for Event {
             Event::PriorityRefused { thread, error } => {
                 write!(f, "the thread {thread} runs at best effort: {error}")
             }
+            Event::RequestRefused { peer, operation, exception } => {
+                write!(f, "{peer} was refused {operation}: {exception}")
+            }
             Event::DeadlinePassed { operation, waited, remaining } => {
                 write!(f, "{operation} came too late: it had {remaining:?} and waited {waited:?}")
             }
@@ -189,6 +203,8 @@ pub struct EventCounts {
     pub handed_over: u64,
     /// Threads of pools whose priority or cores the system refused.
     pub priorities_refused: u64,
+    /// Requests refused for what they say of priorities, bands or deadlines.
+    pub requests_refused: u64,
     /// Requests whose deadline had passed when their upcall was to begin.
     pub deadlines_passed: u64,
     /// Operations that took longer than they declare.
@@ -242,6 +258,7 @@ pub(crate) struct Events {
     panics: AtomicU64,
     handed_over: AtomicU64,
     priorities_refused: AtomicU64,
+    requests_refused: AtomicU64,
     deadlines_passed: AtomicU64,
     overruns: AtomicU64,
 }
@@ -282,6 +299,7 @@ impl Events {
             Event::ConnectionRefused { .. } => Some(&self.refused),
             Event::ServantPanicked { .. } => Some(&self.panics),
             Event::PriorityRefused { .. } => Some(&self.priorities_refused),
+            Event::RequestRefused { .. } => Some(&self.requests_refused),
             Event::DeadlinePassed { .. } => Some(&self.deadlines_passed),
             Event::Overrun { .. } => Some(&self.overruns),
             Event::AcceptFailed { .. }
@@ -312,6 +330,7 @@ impl Events {
             panics: read(&self.panics),
             handed_over: read(&self.handed_over),
             priorities_refused: read(&self.priorities_refused),
+            requests_refused: read(&self.requests_refused),
             deadlines_passed: read(&self.deadlines_passed),
             overruns: read(&self.overruns),
         }

@@ -26,6 +26,7 @@ static LIMITS: Limits = Limits {
     contexts: 8,
     profiles: 4,
     components: 8,
+    lane_endpoints: 16,
     pending_fragmented: 4,
     pending_octets: 8192,
     fragments: 16,

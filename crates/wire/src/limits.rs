@@ -38,6 +38,9 @@ pub struct Limits {
     pub profiles: u32,
     /// Components of one profile. As for the profiles. 64.
     pub components: u32,
+    /// Endpoints of lanes in one profile: each native priority can have a lane, and each lane several addresses. Stops a reference that
+    /// makes a client keep a table of connections for tens of thousands of addresses; a list beyond it counts as not there. 1,024.
+    pub lane_endpoints: u32,
     /// Messages of one connection of which the first fragment has come and the last has not. Stops a peer that opens
     /// thousands of fragmented requests and finishes none. 128.
     pub pending_fragmented: u32,
@@ -70,6 +73,7 @@ impl Limits {
         contexts: 128,
         profiles: 64,
         components: 64,
+        lane_endpoints: 1024,
         pending_fragmented: 128,
         pending_octets: 64 << 20,
         fragments: 1 << 17,

@@ -21,6 +21,7 @@ use super::tree::Child;
 use super::{Life, PoaCore, RequestProcessing, Threading, detour};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
+use crate::orb::Core;
 use crate::rt::ThreadpoolId;
 use crate::rt::poa::{Placed, to_default};
 use crate::rt::station;
@@ -79,6 +80,8 @@ pub(crate) struct Wanted<'w> {
     pub(crate) priority: Option<Priority>,
     /// The band that its connection is for.
     pub(crate) band: Option<PriorityBand>,
+    /// The highest priority that its client may have it run at.
+    pub(crate) ceiling: Priority,
 }
 
 /// What a request is for.
@@ -91,6 +94,8 @@ pub(crate) enum Found<'f> {
     Held(Hold),
     /// No.
     Refused(SystemException),
+    /// Not at the priority that it asks for.
+    Misplaced(SystemException),
 }
 
 /// A servant and the object that it stands for.
@@ -203,14 +208,14 @@ impl Adapters {
         }
         let Ok(core) = poa.orb() else { return Ok(None) };
         let placed = match &poa.rt {
-            Some(rt) => rt.place(&core, (wanted.priority, wanted.band), object, id),
+            Some(rt) => rt.place(&core, wanted, object, id),
             None if station::of_thread(self.stamp).is_default() => Placed::Here(None),
             None => to_default(&core, None),
         };
         match placed {
             Placed::Here(priority) => Ok(priority),
             Placed::Elsewhere(lane) => Err(Found::Held(Hold::Lane(lane))),
-            Placed::Refused(exception) => Err(Found::Refused(exception)),
+            Placed::Refused(exception) => Err(Found::Misplaced(exception)),
         }
     }
 
@@ -222,7 +227,24 @@ impl Adapters {
                 self.poas.get(poa.slot, poa.generation).map(|poa| Arc::clone(&poa))
             }
             Key::Persistent { path, .. } => self.adapter_by_path(path),
-            _ => None,
+            Key::Hinted { key, .. } => self.poa_of(key),
+            Key::Plain => self.led_to(key, |key| self.poa_of(key)),
+            Key::System { .. } | Key::User { .. } => None,
+        }
+    }
+
+    /// How urgent a request is that asks for priority `asked`, by what goes for its object; `None`: as its pool is.
+    #[cold]
+    pub(crate) fn urgency(&self, core: &Core, key: &[u8], asked: Option<Priority>) -> Option<Priority> {
+        let of = |id: &[u8]| {
+            let poa = self.poa_of(key)?;
+            poa.rt.as_ref()?.urgency(core, asked, poa.priority_of(id), id)
+        };
+        match Key::parse(key) {
+            Key::System { object, .. } => of(&object.to_octets()),
+            Key::User { id, .. } | Key::Persistent { id, .. } => of(id),
+            Key::Hinted { key, .. } => self.urgency(core, key, asked),
+            Key::Plain => self.led_to(key, |key| self.urgency(core, key, asked)),
         }
     }
 
@@ -452,6 +474,13 @@ impl Adapters {
         }
     }
 
+    /// What `of` says of the object of this ORB that a plain key leads to.
+    fn led_to<R>(&self, key: &[u8], of: impl FnOnce(&[u8]) -> Option<R>) -> Option<R> {
+        let entry = self.plain(key)?;
+        let Entry::Plain(plain) = &*entry else { return None };
+        of(self.own_key(&plain.1)?)
+    }
+
     /// The object key of a reference to an object of this ORB. A plain key is none: it may lead anywhere, to itself too.
     fn own_key<'r>(&self, reference: &'r ObjectRef) -> Option<&'r [u8]> {
         let core = reference.core();
@@ -480,7 +509,7 @@ impl Adapters {
             Found::Forward(reference) => Located::Forward(reference),
             Found::Held(hold) => Located::Held(hold),
             Found::Refused(exception) if exception.kind() == Kind::ObjectNotExist => Located::Unknown,
-            Found::Refused(exception) => Located::Raised(exception),
+            Found::Refused(exception) | Found::Misplaced(exception) => Located::Raised(exception),
         };
         let (place, id) = match Key::parse(key) {
             Key::System { stamp, poa, .. } | Key::User { stamp, poa, .. } if stamp == self.stamp => {

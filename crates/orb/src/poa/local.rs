@@ -109,11 +109,11 @@ fn look(
     priority: Option<Priority>,
     direct: &mut dyn Direct,
 ) -> Looked {
-    let wanted = Wanted { key, operation: operation.as_bytes(), priority, band: None };
+    let wanted = Wanted { key, operation: operation.as_bytes(), priority, band: None, ceiling: Priority::MAX };
     core.adapters().find(wanted, |found| {
         let target = match found {
             Found::Servant(target) => target,
-            Found::Refused(exception) => {
+            Found::Refused(exception) | Found::Misplaced(exception) => {
                 direct.fail(exception);
                 return Looked::Over;
             }
@@ -193,7 +193,7 @@ fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8], priori
     reply.set_code_sets(CodeSets::UTF8_UTF16);
     let mut call = ServerCall::new(decoder, reply, None);
     let operation = operation.as_bytes();
-    let wanted = Wanted { key, operation, priority, band: None };
+    let wanted = Wanted { key, operation, priority, band: None, ceiling: Priority::MAX };
     let outcome = core.adapters().find(wanted, |found| run(core, found, operation, &mut call, None));
     let (reply, raised) = call.finish();
     (outcome, reply.to_vec(), raised)

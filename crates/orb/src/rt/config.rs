@@ -127,7 +127,7 @@ pub struct ThreadpoolConfig {
     pub name: String,
     /// Stack of each thread in octets; 0: as other threads of the ORB.
     pub stack: usize,
-    /// Threads made at once.
+    /// Threads made at once; with the dynamic ones at most 4,096.
     pub static_threads: u32,
     /// Threads made when all are busy, and given back after [`idle_time`](Self::idle_time).
     pub dynamic_threads: u32,
@@ -173,7 +173,7 @@ const IDLE: Duration = Duration::from_secs(5);
 pub struct LaneConfig {
     /// Its priority, 0 to 32767.
     pub priority: i16,
-    /// Threads made at once.
+    /// Threads made at once; with the dynamic ones at most 4,096.
     pub static_threads: u32,
     /// Threads made when all are busy, and given back after the pool's idle time.
     pub dynamic_threads: u32,

@@ -17,7 +17,7 @@ use crate::address::LaneEndpoint;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::poa::{PoaError, PolicyIndex};
+use crate::poa::{PoaError, PolicyIndex, Wanted};
 use crate::server::lane::Lane;
 
 /// The real-time part of a POA.
@@ -172,25 +172,20 @@ impl RtPoa {
         self.assigned.of(id)
     }
 
-    /// Where a request for object `id` runs that asks for priority `asked`, by a connection for `bound`.
-    pub(crate) fn place(
-        &self,
-        core: &Core,
-        (asked, bound): (Option<Priority>, Option<PriorityBand>),
-        object: Option<Priority>,
-        id: &[u8],
-    ) -> Placed {
-        let asked = match (&core.config().rt.transform, asked) {
-            (Some(transform), Some(asked)) => match transform.inbound(asked, id) {
-                Some(asked) => Some(asked),
-                None => return Placed::Refused(unmappable()),
-            },
-            (_, asked) => asked,
-        };
-        let Place { lane, priority } = match self.rules().place(asked, object, bound) {
+    /// Where the request that is `wanted` of object `id` runs.
+    pub(crate) fn place(&self, core: &Core, wanted: Wanted<'_>, object: Option<Priority>, id: &[u8]) -> Placed {
+        let Ok(asked) = inbound(core, wanted.priority, id) else { return Placed::Refused(unmappable()) };
+        let Place { lane, priority } = match self.rules().place(asked, object, wanted.band) {
             Ok(place) => place,
             Err(violation) => return Placed::Refused(refusal(violation, asked)),
         };
+        // A band may lead to a lane above what was asked for, which the ceiling of the endpoint let pass.
+        if let (Some(found), Some(asked)) = (priority, asked)
+            && found > asked.max(wanted.ceiling)
+            && !self.is_server_declared()
+        {
+            return Placed::Refused(above(found, wanted.ceiling));
+        }
         let station = station::of_thread(core.adapters().stamp);
         let Some(pool) = &self.pool else {
             return if station.is_default() { Placed::Here(priority) } else { to_default(core, priority) };
@@ -202,6 +197,24 @@ impl RtPoa {
             }
             Some(lane) => Placed::Elsewhere(Arc::clone(lane)),
             None => Placed::Here(priority),
+        }
+    }
+
+    /// How urgent a request for object `id` is that asks for priority `asked`. `None`: as the pool is.
+    #[cold]
+    pub(crate) fn urgency(
+        &self,
+        core: &Core,
+        asked: Option<Priority>,
+        object: Option<Priority>,
+        id: &[u8],
+    ) -> Option<Priority> {
+        let declared = self.model?;
+        match declared.model {
+            PriorityModel::ServerDeclared => object.or(Some(declared.server_priority)),
+            PriorityModel::ClientPropagated => {
+                inbound(core, asked, id).ok().flatten().or(Some(declared.server_priority))
+            }
         }
     }
 
@@ -249,6 +262,23 @@ pub(crate) fn to_default(core: &Core, priority: Option<Priority>) -> Placed {
         Some(lane) => Placed::Elsewhere(Arc::clone(lane)),
         None => Placed::Here(priority),
     }
+}
+
+/// What the ORB's transform makes of a priority that a request for object `id` asks for.
+fn inbound(core: &Core, asked: Option<Priority>, id: &[u8]) -> Result<Option<Priority>, Unmappable> {
+    match (&core.config().rt.transform, asked) {
+        (Some(transform), Some(asked)) => transform.inbound(asked, id).map(Some).ok_or(Unmappable),
+        (_, asked) => Ok(asked),
+    }
+}
+
+/// The transform refuses the priority.
+struct Unmappable;
+
+#[cold]
+fn above(lane: Priority, ceiling: Priority) -> SystemException {
+    let exception = SystemException::new(Kind::NoPermission, 0, Completion::No);
+    exception.because(format!("the lane of priority {lane} is above the endpoint's {ceiling}"))
 }
 
 #[cold]

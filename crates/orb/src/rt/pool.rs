@@ -173,6 +173,10 @@ impl Registry {
     }
 }
 
+/// Threads of a pool, or of one lane, at most: a number from a configuration that is a mistake is told, before it has taken the system's last
+/// thread from everybody.
+const MOST_THREADS: u32 = 4096;
+
 fn bad(why: impl Into<String>) -> SystemException {
     SystemException::new(Kind::BadParam, 0, Completion::No).because(why)
 }
@@ -219,6 +223,12 @@ fn make(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Result<Thre
         }
         if lane.static_threads == 0 {
             return Err(bad("a pool, and each lane, has at least one static thread"));
+        }
+        if lane.static_threads.saturating_add(lane.dynamic_threads) > MOST_THREADS {
+            return Err(bad(format!("a pool, and each lane, has at most {MOST_THREADS} threads")));
+        }
+        if lane.cores.iter().any(|core| *core >= CpuSet::CAPACITY) {
+            return Err(bad(format!("a core's number is below {}", CpuSet::CAPACITY)));
         }
         priorities.push(priority);
     }

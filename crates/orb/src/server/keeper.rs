@@ -320,11 +320,8 @@ impl Lane {
             return worker.turn_away(core, connection, &message);
         }
         // In a pool without lanes the more urgent one goes first.
-        let priority = if role.is_lane {
-            0
-        } else {
-            request::priority_of(&message, &core.config().limits).unwrap_or(role.priority.get())
-        };
+        let priority =
+            if role.is_lane { 0 } else { request::urgency(core, connection, &message).unwrap_or(role.priority.get()) };
         self.ready.buffer(priority, connection.wait(), message, octets);
     }
 

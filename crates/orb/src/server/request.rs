@@ -120,13 +120,24 @@ fn request(
     }
     let mut call = ServerCall::with_priority(arguments, reply, head, propagated.echo);
     let mut outcome = match (propagated.refused, propagated.band, object_key(&request.target, limits)) {
-        (Some(exception), ..) => Outcome::Exception(exception),
+        (Some(exception), ..) => {
+            tell_refused(core, connection, request.operation, &exception);
+            Outcome::Exception(exception)
+        }
         (None, _, None) => Outcome::Exception(crate::poa::no_such_object()),
-        (None, Some(band), Some(key)) => bind_band(core, connection, key, band),
+        (None, Some(band), Some(key)) => {
+            bind_band(core, connection, key, band).map_or_else(Outcome::Exception, |()| Outcome::Done)
+        }
         (None, None, Some(key)) => {
             let band = propagated.priority.and_then(|_| connection.band());
-            let wanted = Wanted { key, operation: request.operation, priority: propagated.priority, band };
-            core.adapters().find(wanted, |found| run(core, found, request.operation, &mut call, overdue))
+            let (operation, ceiling) = (request.operation, connection.origin.ceiling);
+            let wanted = Wanted { key, operation, priority: propagated.priority, band, ceiling };
+            core.adapters().find(wanted, |found| {
+                if let Found::Misplaced(exception) = &found {
+                    tell_refused(core, connection, operation, exception);
+                }
+                run(core, found, operation, &mut call, overdue)
+            })
         }
     };
     if let Outcome::Held(until) = &outcome {
@@ -208,12 +219,22 @@ fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]
     }
 }
 
-/// The priority that a detached request asks for.
+/// How urgent a detached request is: what a client asks for counts where it will have a say in it, and one that will be refused goes behind
+/// all others. `None`: as the pool is.
 #[cold]
-pub(crate) fn priority_of(message: &Message, limits: &Limits) -> Option<i16> {
+pub(crate) fn urgency(core: &Core, connection: &Connection, message: &Message) -> Option<i16> {
+    const LAST: i16 = -1;
+    let limits = &core.config().limits;
     let (header, octets) = message.parts()?;
     let request = (header.kind == MessageKind::Request).then(|| Request::parse(octets, header, limits).ok())??;
-    rt::parse_priority_context(request.contexts.find(context_id::RT_CORBA_PRIORITY)?).ok()
+    let propagated =
+        request.contexts.find(context_id::RT_CORBA_PRIORITY).map(|data| Propagated::parse(connection, data));
+    let propagated = propagated.unwrap_or_default();
+    if propagated.refused.is_some() {
+        return Some(LAST);
+    }
+    let key = object_key(&request.target, limits)?;
+    core.adapters().urgency(core, key, propagated.priority).map(Priority::get)
 }
 
 /// Answers a request that there is no room for.
@@ -279,7 +300,7 @@ pub(crate) fn run(
         }
         Found::Forward(reference) => Outcome::Forward(reference),
         Found::Held(hold) => Outcome::Held(hold),
-        Found::Refused(exception) => Outcome::Exception(exception),
+        Found::Refused(exception) | Found::Misplaced(exception) => Outcome::Exception(exception),
     }
 }
 
@@ -487,26 +508,30 @@ const BIND_BAND: &[u8] = b"_bind_priority_band";
 
 /// Has a connection carry the priorities of a band, if it can to this object: the POA has a lane in it, or takes any priority.
 #[cold]
-fn bind_band(core: &Core, connection: &Connection, key: &[u8], (low, high): (i16, i16)) -> Outcome {
-    let Ok(band) = PriorityBand::new(low, high) else {
-        let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
-        return Outcome::Exception(exception.because(format!("{low} to {high} is no band of priorities")));
+fn bind_band(core: &Core, connection: &Connection, key: &[u8], (low, high): (i16, i16)) -> Result<(), SystemException> {
+    let refused = |kind, minor, why: String| {
+        let exception = SystemException::new(kind, minor, Completion::No).because(why);
+        tell_refused(core, connection, BIND_BAND, &exception);
+        exception
     };
-    match core.adapters().poa_of(key) {
-        None => Outcome::Exception(crate::poa::no_such_object()),
-        Some(poa) => match poa.carries(band) {
-            None => Outcome::Exception(SystemException::bad_operation()),
-            Some(true) => {
-                connection.bind(band);
-                Outcome::Done
-            }
-            Some(false) => {
-                let exception =
-                    SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No);
-                Outcome::Exception(exception.because(format!("no lane or band is within {low} to {high}")))
-            }
-        },
+    let Ok(band) = PriorityBand::new(low, high) else {
+        return Err(refused(Kind::BadParam, 0, format!("{low} to {high} is no band of priorities")));
+    };
+    let poa = core.adapters().poa_of(key).ok_or_else(crate::poa::no_such_object)?;
+    if !poa.carries(band).ok_or_else(SystemException::bad_operation)? {
+        let why = format!("no lane or band is within {low} to {high}");
+        return Err(refused(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, why));
     }
+    connection.bind(band);
+    Ok(())
+}
+
+/// Tells of a request that is refused for what it says of priorities, bands or deadlines.
+#[cold]
+fn tell_refused(core: &Core, connection: &Connection, operation: &[u8], exception: &SystemException) {
+    let peer = connection.stream.peer().clone();
+    let operation = String::from_utf8_lossy(operation).into_owned();
+    core.events().report(&Event::RequestRefused { peer, operation, exception: exception.clone() });
 }
 
 #[cold]

@@ -190,12 +190,12 @@ impl TaoEndpoint {
     /// Reads TAO_TAG_ENDPOINTS, or the lanes of a Unix profile of our own, of a profile with the tag `profile`.
     ///
     /// # Errors
-    /// [`CdrError`] where it is malformed, and [`CdrError::OverLimit`] for more endpoints than a reference may have
-    /// profiles.
+    /// [`CdrError`] where it is malformed, and [`CdrError::OverLimit`] for more endpoints than
+    /// [`Limits::lane_endpoints`].
     pub fn parse_all(profile: u32, data: &[u8]) -> Result<Vec<TaoEndpoint>, CdrError> {
         let mut d = Decoder::for_encapsulation(data)?;
         let len = d.read_len(6)?;
-        if len > Limits::DEFAULT.profiles as usize {
+        if len > Limits::DEFAULT.lane_endpoints as usize {
             return Err(CdrError::OverLimit);
         }
         let mut endpoints = Vec::with_capacity(len);
