@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use corelane::poa::{PoaPolicies, Threading};
 use corelane::rt::{
-    LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig, ThreadpoolId,
+    Bound, LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig,
+    ThreadpoolId,
 };
-use corelane::{Dispatch, ObjectRef, Orb, PoolConfig};
+use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, SystemExceptionKind as Kind};
 use corelane_sys::thread::{Builder, CpuSet, Scheduling, affinity};
-use corelane_tests::real_time::{RawClient, Reporter, fair_orb, fifo_orb, said, until};
+use corelane_tests::real_time::{Answer, RawClient, Reporter, fair_orb, fifo_orb, said, until};
+use corelane_wire::exception::minor::OMG;
 
 /// Native priorities 2, 25 and 50 by the default mapping.
 const LOW: i16 = 335;
@@ -185,4 +187,55 @@ fn tables_that_are_read_without_a_lock_do_not() {
     reporter.release();
     let _ = low.receive().2.who();
     assert_eq!(*reporter.order.lock(), [HIGH, LOW]);
+}
+
+const REFUSED: Answer = Answer::Raised(Kind::Transient, OMG | 1);
+/// Requests that a buffer takes.
+const ROOM: u32 = 3;
+
+/// Low requests, as many as are served and buffered, and one that is refused: the others have come in then.
+fn fill(low: &mut RawClient, reporter: &Reporter) {
+    low.begin("wait", LOW, None);
+    reporter.until_waiting(1);
+    for _ in 0..=ROOM {
+        low.begin("who", LOW, None);
+    }
+    assert_eq!(low.receive().2, REFUSED);
+}
+
+/// The answers to what was not refused.
+fn empty(low: &mut RawClient, reporter: &Reporter) {
+    reporter.release();
+    for _ in 0..=ROOM {
+        let _ = low.receive().2.who();
+    }
+}
+
+/// Room for requests that wait, which low ones take.
+#[test]
+fn a_buffer_full_of_low_requests_has_no_room_for_a_high_one() {
+    let orb = fifo_orb();
+    let buffering = Some(Bound { requests: ROOM, octets: 0 });
+    let config = ThreadpoolConfig { default_priority: LOW, buffering, ..ThreadpoolConfig::default() };
+    let pool = orb.real_time().create_threadpool(&config).unwrap();
+    let (object, reporter) = object(&orb, Some(pool), PoaPolicies::default());
+    let [mut low, mut high] = [(); 2].map(|()| RawClient::to(&object));
+    fill(&mut low, &reporter);
+    assert_eq!(high.who(Some(HIGH)), REFUSED);
+    empty(&mut low, &reporter);
+    assert_eq!(high.who(Some(HIGH)).who().native, 50);
+}
+
+#[test]
+fn each_lane_has_a_buffer_of_its_own() {
+    let orb = fifo_orb();
+    let buffering = Some(Bound { requests: ROOM, octets: 0 });
+    let lanes = [LOW, HIGH].map(|priority| LaneConfig { priority, ..LaneConfig::default() }).into();
+    let config = LanesConfig { lanes, buffering, ..LanesConfig::default() };
+    let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
+    let (object, reporter) = object(&orb, Some(pool), PoaPolicies::default());
+    let [mut low, mut high] = at_both_lanes(&object);
+    fill(&mut low, &reporter);
+    assert_eq!(high.who(Some(HIGH)).who().native, 50);
+    empty(&mut low, &reporter);
 }

@@ -1,0 +1,300 @@
+//! Writing replies as a source of priority inversion, each way produced in a configuration that is wrong on purpose and gone in the right one.
+//! On SCHED_FIFO threads; what happens in which order decides, not how long it takes.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::Thread;
+use std::time::Duration;
+
+use corelane::poa::PoaPolicies;
+use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, served_by};
+use corelane::{Endpoint, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, Transports};
+use corelane_net::{Half, Listener, Peer, Properties, Stream, Tcp, Transport, Wait};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::thread::{Builder, CpuSet, Scheduling, affinity};
+use corelane_tests::real_time::{RawClient, Reporter, fifo_orb, require_fifo, said, until};
+
+/// CORBA priorities, and native ones by the default mapping.
+const LOW: i16 = 335;
+const HIGH: i16 = 16384;
+const LOW_ONE: u8 = 2;
+const MIDDLE_ONE: u8 = 25;
+const HIGH_ONE: u8 = 50;
+
+fn last_core() -> usize {
+    affinity(None).unwrap().iter().last().unwrap()
+}
+
+/// Objects in lanes of low and high priority, on one core.
+fn in_lanes<const N: usize>(orb: &Orb, servants: [Servant; N]) -> [ObjectRef; N] {
+    let lane = |priority| LaneConfig { priority, cores: vec![last_core()], ..LaneConfig::default() };
+    let config = LanesConfig { lanes: vec![lane(LOW), lane(HIGH)], ..LanesConfig::default() };
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, LOW)),
+        threadpool: Some(orb.real_time().create_threadpool_with_lanes(&config).unwrap()),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("lanes", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    servants.map(|servant| poa.activate(&servant).unwrap())
+}
+
+/// Answers with more than a peer takes that does not read.
+struct Large;
+
+impl Skeleton for Large {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Large:1.0"]
+    }
+
+    fn dispatch(&self, _: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        call.reply().write_raw(&vec![0; 32 << 20]);
+        Ok(())
+    }
+
+    fn cast(&self, _: &mut dyn std::any::Any) {}
+}
+
+/// A client with a connection for both priorities: the low reply is on its way, and has to be read before the high one.
+#[test]
+fn on_a_connection_of_two_priorities_the_high_reply_is_behind_the_low_one() {
+    let orb = fifo_orb();
+    let [large, object] = in_lanes(&orb, [Servant::new(Large), Reporter::new(&orb).servant()]);
+    let ports = said(&object).lanes;
+    let mut both = RawClient::connect(&large, ports[0].0);
+    let low = both.begin("fetch", LOW, None);
+    both.until_something_comes();
+    both.turn_to(&object);
+    let high = both.begin("who", HIGH, None);
+    // The lane is free, only not the way back.
+    assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(HIGH)).who().native, HIGH_ONE);
+    assert_eq!([both.next_reply(), both.next_reply()], [low, high]);
+}
+
+#[test]
+fn with_a_connection_for_each_priority_a_low_reply_that_nobody_reads_delays_none() {
+    let orb = fifo_orb();
+    let [large, object] = in_lanes(&orb, [Servant::new(Large), Reporter::new(&orb).servant()]);
+    let ports = said(&object).lanes;
+    let mut low = RawClient::connect(&large, ports[0].0);
+    let sent = low.begin("fetch", LOW, None);
+    low.until_something_comes();
+    let mut high = RawClient::connect(&object, ports[1].0);
+    assert_eq!(high.who(Some(HIGH)).who().native, HIGH_ONE);
+    // Not even others of the low lane, whose only thread has sent what the peer took.
+    assert_eq!(RawClient::connect(&object, ports[0].0).who(Some(LOW)).who().native, LOW_ONE);
+    assert_eq!(low.next_reply(), sent);
+}
+
+/// Where a reply of low priority stops while it is written, and in which order replies left and the middle thread ran.
+#[derive(Debug)]
+struct Stage {
+    armed: AtomicBool,
+    /// The thread that writes the low reply, and so holds the way out of the connection.
+    writing: Mutex<Option<Thread>>,
+    high_has_run: AtomicBool,
+    order: Mutex<Vec<u8>>,
+    /// By native priority the most octets that were given to the kernel at once.
+    largest: Mutex<BTreeMap<u8, usize>>,
+}
+
+impl Stage {
+    fn new() -> Arc<Self> {
+        Arc::new(Stage {
+            armed: AtomicBool::new(false),
+            writing: Mutex::new("who writes", Scope::Orb, None),
+            high_has_run: AtomicBool::new(false),
+            order: Mutex::new("order", Scope::Orb, Vec::new()),
+            largest: Mutex::new("largest", Scope::Orb, BTreeMap::new()),
+        })
+    }
+
+    /// Sends, and notes of what priority the request was; the low one's thread is preempted here, as it were.
+    fn send(&self, octets: usize, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+        let Some(Scheduling::Fifo(native)) = served_by().native else { return send() };
+        {
+            let mut largest = self.largest.lock();
+            let most = largest.entry(native).or_default();
+            *most = octets.max(*most);
+        }
+        if !self.armed.load(SeqCst) {
+            return send();
+        }
+        if native == LOW_ONE {
+            *self.writing.lock() = Some(std::thread::current());
+            while !self.high_has_run.load(SeqCst) {
+                std::thread::park();
+            }
+        }
+        let sent = send();
+        self.order.lock().push(native);
+        sent
+    }
+}
+
+/// TCP whose streams pass the stage.
+#[derive(Debug)]
+struct Staged<T>(T, Arc<Stage>);
+
+impl Transport for Staged<Tcp> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn serves(&self, endpoint: &Endpoint) -> bool {
+        self.0.serves(endpoint)
+    }
+
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        properties: &Properties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        self.0.connect_with(endpoint, properties, deadline)
+    }
+
+    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+        Ok(Box::new(Staged(self.0.listen(endpoint)?, Arc::clone(&self.1))))
+    }
+}
+
+impl Listener for Staged<Box<dyn Listener>> {
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(Staged(self.0.accept()?, Arc::clone(&self.1))))
+    }
+
+    fn readiness(&self) -> BorrowedFd<'_> {
+        self.0.readiness()
+    }
+
+    fn local(&self) -> &Endpoint {
+        self.0.local()
+    }
+}
+
+impl Stream for Staged<Box<dyn Stream>> {
+    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+        self.0.recv(buffer, wait)
+    }
+
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+        let octets = slices.iter().map(|slice| slice.len()).sum();
+        self.1.send(octets, || self.0.send_vectored(slices, wait))
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.0.readiness()
+    }
+
+    fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()> {
+        self.0.set_coarse_timeouts(receive, send)
+    }
+
+    fn shutdown(&self, half: Half) {
+        self.0.shutdown(half);
+    }
+
+    fn peer(&self) -> &Peer {
+        self.0.peer()
+    }
+}
+
+fn staged(stage: &Arc<Stage>) -> Orb {
+    require_fifo();
+    let transports = Transports::new(vec![Arc::new(Staged(Tcp::new(), Arc::clone(stage)))]);
+    let orb = Orb::builder().transports(transports).listen("tcp:127.0.0.1:0").build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    orb
+}
+
+/// `high` makes the middle thread ready to run, and lets the low reply go on.
+struct Releasing(Arc<Stage>, Thread, Arc<AtomicBool>);
+
+impl Skeleton for Releasing {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Releasing:1.0"]
+    }
+
+    fn dispatch(&self, operation: &[u8], _: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        if operation == b"high" {
+            self.0.high_has_run.store(true, SeqCst);
+            if let Some(low) = &*self.0.writing.lock() {
+                low.unpark();
+            }
+            self.2.store(true, SeqCst);
+            self.1.unpark();
+        }
+        Ok(())
+    }
+
+    fn cast(&self, _: &mut dyn std::any::Any) {}
+}
+
+/// A low and a high request of one connection, which is handed over to the lanes of both, all of whose threads are on one core: the low one
+/// is in the middle of writing when the high one is to write, and a middle thread wants to run. `older`: the connection is older than
+/// the pool, and so does without lending.
+fn order_of_replies(older: bool) -> Vec<u8> {
+    let (stage, ready) = (Stage::new(), Arc::new(AtomicBool::new(false)));
+    let middle = {
+        let (stage, ready) = (Arc::clone(&stage), Arc::clone(&ready));
+        let builder = Builder::new().name("middle").affinity(CpuSet::one(last_core()));
+        let body = move || {
+            while !ready.load(SeqCst) {
+                std::thread::park();
+            }
+            stage.order.lock().push(MIDDLE_ONE);
+        };
+        builder.scheduling(Scheduling::Fifo(MIDDLE_ONE)).spawn(body).unwrap()
+    };
+    let orb = staged(&stage);
+    let plain = orb.root_poa().activate(&Reporter::new(&orb).servant()).unwrap();
+    let connect = || {
+        let mut client = RawClient::to(&plain);
+        // Answered, so accepted.
+        let _ = client.who(None).who();
+        client
+    };
+    let before = older.then(connect);
+    let servant = Servant::new(Releasing(Arc::clone(&stage), middle.thread().clone(), ready));
+    let [object] = in_lanes(&orb, [servant]);
+    let mut client = before.unwrap_or_else(connect);
+    stage.armed.store(true, SeqCst);
+    client.turn_to(&object);
+    let low = client.begin("low", LOW, None);
+    until(|| stage.writing.lock().is_some());
+    let high = client.begin("high", HIGH, None);
+    assert_eq!([client.next_reply(), client.next_reply()], [low, high]);
+    middle.join().unwrap();
+    stage.order.lock().clone()
+}
+
+#[test]
+fn on_a_connection_without_lending_the_middle_thread_goes_before_both_replies() {
+    assert_eq!(order_of_replies(true), [MIDDLE_ONE, LOW_ONE, HIGH_ONE]);
+}
+
+#[test]
+fn who_waits_to_reply_lends_its_priority_to_the_one_that_writes() {
+    assert_eq!(order_of_replies(false), [LOW_ONE, HIGH_ONE, MIDDLE_ONE]);
+}
+
+/// The kernel is busy with a write until it has copied all of it.
+#[test]
+fn replies_below_the_highest_priority_leave_in_slices() {
+    let stage = Stage::new();
+    let orb = staged(&stage);
+    let [large] = in_lanes(&orb, [Servant::new(Large)]);
+    for (port, priority) in said(&large).lanes {
+        let mut client = RawClient::connect(&large, port);
+        let sent = client.begin("fetch", priority, None);
+        assert_eq!(client.next_reply(), sent);
+    }
+    let largest = stage.largest.lock().clone();
+    assert_eq!(largest[&LOW_ONE], 64 << 10);
+    assert!(largest[&HIGH_ONE] > 32 << 20, "{largest:?}");
+}
