@@ -1,5 +1,6 @@
 //! The servants of interop.idl: the suite for the server, and the bouncer that both ends have.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -247,6 +248,16 @@ pub struct SuiteServant {
     pub(super) bottom: BaseRef,
     bench: BenchRef,
     state: Shared<State>,
+    watch: Watch,
+}
+
+/// What is called in operations that every client calls.
+struct Watch(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
 }
 
 impl SuiteServant {
@@ -265,7 +276,14 @@ impl SuiteServant {
             bottom: BaseRef::from_object(bottom),
             bench: BenchRef::from_object(bench),
             state: Shared::default(),
+            watch: Watch(Box::new(|| ())),
         })
+    }
+
+    /// `watch` is called on the thread that serves, in some of the operations that every client calls.
+    #[must_use]
+    pub fn watched(self, watch: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { watch: Watch(Box::new(watch)), ..self }
     }
 
     pub(super) fn gone_object(&self) -> Result<BaseRef, SystemException> {
@@ -317,6 +335,7 @@ impl Failures for SuiteServant {
 
 impl Notes for SuiteServant {
     fn note(&self, value: i32, _: &str) -> Result<(), SystemException> {
+        (self.watch.0)();
         self.state.change(|state| {
             state.noted += 1;
             state.sum += i64::from(value);
@@ -339,6 +358,7 @@ impl Notes for SuiteServant {
 
 impl Attributes for SuiteServant {
     fn implementation(&self) -> Result<String, SystemException> {
+        (self.watch.0)();
         Ok("Corelane".into())
     }
 
