@@ -16,6 +16,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_tests::real_time::{Reporter, Who, ask, fifo_orb, said};
 use corelane_wire::exception::minor::OMG;
+use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 
 const LANES: [i16; 3] = [5000, 10_000, 15_000];
 const BANDS: [(i16, i16); 3] = [(2500, 7500), (7501, 12_500), (12_501, 20_000)];
@@ -74,7 +75,7 @@ impl Combination {
         let band = BANDS.iter().position(|(low, high)| (*low..=*high).contains(&priority));
         let lane = LANES.iter().position(|lane| *lane == priority);
         match (self.bands, self.pool, band, lane) {
-            (Bands::Server | Bands::Client, _, None, _) => Err((Kind::InvPolicy, 0)),
+            (Bands::Server | Bands::Client, _, None, _) => Err((Kind::InvPolicy, IRRECONCILABLE)),
             // Each band holds one lane, in the same order.
             (Bands::Server | Bands::Client, Pool::Laned, Some(band), _) => Ok((band, LANES[band])),
             (Bands::None, Pool::Laned, _, Some(lane)) => Ok((lane, priority)),

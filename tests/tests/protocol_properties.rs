@@ -15,6 +15,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::socket;
 use corelane_tests::real_time::{RawClient, Reporter, ask};
+use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 use corelane_wire::ior::profile_tag;
 
 /// A transport that keeps a descriptor of every connection that it makes or accepts.
@@ -169,7 +170,7 @@ fn a_reference_says_what_its_clients_sockets_are_like_unless_they_say_so_themsel
     assert_eq!(tcp_of(&made.lock()[0]), (40_000, 50_000, false, true, true));
     let asked = RtClientPolicies { client_protocols: vec![Protocol::Tcp(SERVERS)], ..RtClientPolicies::default() };
     let both = ask(&plain.with_rt_policies(&asked).unwrap()).unwrap_err();
-    assert_eq!((both.kind(), both.minor()), (Kind::InvPolicy, 0));
+    assert_eq!((both.kind(), both.minor()), (Kind::InvPolicy, IRRECONCILABLE));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use corelane::rt::{
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_tests::real_time::{Answer, RawClient, Reporter, Who, ask, fair_orb};
 use corelane_wire::exception::minor::OMG;
+use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 
 const LANES: [i16; 3] = [10, 20, 30];
 
@@ -83,7 +84,7 @@ fn policies_of_the_thread_are_between_those_of_the_reference_and_of_the_orb() {
     let object = reference(&client, &ior);
     let bands = |low, high| RtClientPolicies { priority_bands: Some(vec![(low, high)]), ..RtClientPolicies::default() };
     let own = object.with_rt_policies(&bands(0, 15)).unwrap();
-    let refused = Err((Kind::InvPolicy, 0));
+    let refused = Err((Kind::InvPolicy, IRRECONCILABLE));
     with_client_policies(&bands(15, 40), || {
         assert_eq!(ask_at(&client, &object, 10), refused);
         assert_eq!(ask_at(&client, &object, 20).unwrap().priority, 20);
@@ -143,7 +144,7 @@ fn calls_of_one_band_share_a_connection_and_those_of_two_do_not() {
     let (low, high) = (connection(10).unwrap(), connection(20).unwrap());
     assert_ne!(low, high);
     assert_eq!((connection(10), connection(20)), (Ok(low), Ok(high)));
-    assert_eq!(connection(41), Err((Kind::InvPolicy, 0)));
+    assert_eq!(connection(41), Err((Kind::InvPolicy, IRRECONCILABLE)));
 }
 
 #[test]
@@ -154,11 +155,11 @@ fn bands_that_both_sides_set_and_bands_without_a_model_are_refused() {
     assert_eq!(ask_at(&client, &object, 11).unwrap().lane, 0);
     let policies = RtClientPolicies { priority_bands: Some(vec![(0, 100)]), ..RtClientPolicies::default() };
     let both = object.with_rt_policies(&policies).unwrap();
-    assert_eq!(ask_at(&client, &both, 11), Err((Kind::InvPolicy, 0)));
+    assert_eq!(ask_at(&client, &both, 11), Err((Kind::InvPolicy, IRRECONCILABLE)));
     let plain = fair_orb();
     let ior = plain.root_poa().activate(&Reporter::new(&plain).servant()).unwrap().to_string();
     let banded = reference(&client, &ior).with_rt_policies(&policies).unwrap();
-    assert_eq!(ask_at(&client, &banded, 11), Err((Kind::InvPolicy, 0)));
+    assert_eq!(ask_at(&client, &banded, 11), Err((Kind::InvPolicy, IRRECONCILABLE)));
     for bands in [vec![], vec![(3, 2)], vec![(-1, 2)], vec![(0, 5), (5, 9)]] {
         let wrong = RtClientPolicies { priority_bands: Some(bands), ..RtClientPolicies::default() };
         assert_eq!(object.with_rt_policies(&wrong).unwrap_err().kind(), Kind::BadParam);
@@ -204,7 +205,7 @@ fn policies_of_the_orb_hold_for_references_that_say_nothing() {
     let object = reference(&client, &ior);
     assert_eq!(ask_at(&client, &object, 12).unwrap().lane, 0);
     let own = object.with_rt_policies(&bands(&[(20, 30)])).unwrap();
-    assert_eq!(ask_at(&client, &own, 12), Err((Kind::InvPolicy, 0)));
+    assert_eq!(ask_at(&client, &own, 12), Err((Kind::InvPolicy, IRRECONCILABLE)));
     let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
     let private = object.with_rt_policies(&private).unwrap();
     let (own, others) = (ask_at(&client, &private, 12).unwrap(), ask_at(&client, &object, 12).unwrap());
@@ -312,5 +313,5 @@ fn protocols_that_the_client_does_not_ask_for_are_not_used() {
     };
     assert_eq!(ask_at(&client, &with(Protocol::Tcp(TcpProperties::default())), 10).unwrap().priority, 10);
     let refused = ask_at(&client, &with(Protocol::Unix(UnixProperties::default())), 10).unwrap_err();
-    assert_eq!(refused, (Kind::InvPolicy, 0));
+    assert_eq!(refused, (Kind::InvPolicy, IRRECONCILABLE));
 }

@@ -72,12 +72,6 @@ impl SystemException {
         SystemException { detail: None, minor, kind, completed }
     }
 
-    /// An exception with a minor code of the OMG's table.
-    #[must_use]
-    pub fn omg(kind: SystemExceptionKind, minor: u32, completed: Completion) -> Self {
-        Self::new(kind, minor::OMG | minor, completed)
-    }
-
     /// BAD_OPERATION 2: the target does not know the operation.
     #[cold]
     #[must_use]

@@ -510,6 +510,7 @@ fn after_shutdown_every_operation_says_so() {
     let typed = object.to_string();
     let remote = world.remote(&object);
     let (rt, managers) = (orb.real_time(), root.manager_factory());
+    let holding = managers.create_manager("holding").unwrap();
     let (mutex, _) = rt.create_named_mutex("m").unwrap();
     let pool = rt.create_threadpool(&ThreadpoolConfig::default()).unwrap();
     orb.register_initial_reference("Known", &object).unwrap();
@@ -538,6 +539,17 @@ fn after_shutdown_every_operation_says_so() {
         other => panic!("{other:?}"),
     }
     assert_eq!(refused_by(managers.create_manager("another")), (Kind::BadInvOrder, 4));
+    for (manager, before) in [(root.manager(), ManagerState::Active), (&holding, ManagerState::Holding)] {
+        for (operation, answer) in [
+            ("activate", manager.activate()),
+            ("hold_requests", manager.hold_requests(false)),
+            ("discard_requests", manager.discard_requests(true)),
+            ("deactivate", manager.deactivate(true, true)),
+        ] {
+            assert_eq!(refused_by(answer), (Kind::BadInvOrder, 4), "{operation} of {}", manager.id());
+        }
+        assert_eq!(manager.state(), before);
+    }
 
     static VALUE_OF: Operation = Operation::new("value");
     for object in [&object, &remote] {

@@ -7,6 +7,7 @@ pub(crate) mod simulated;
 use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
+use corelane_wire::exception::minor;
 use corelane_wire::giop::AddressingMode;
 
 use super::call::{Call, Request, Trouble, Way};
@@ -100,7 +101,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     #[cold]
     pub(super) fn run(self) -> Result<Option<Reply<'r>>, SystemException> {
         if self.target.profiles.is_empty() && self.target.left_out {
-            return Err(SystemException::new(Kind::InvPolicy, 0, Completion::No)
+            return Err(SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No)
                 .because("ClientProtocol policies, of the client or the reference or of both at once, leave no way to the object"));
         }
         let output = self.machine.start();

@@ -98,7 +98,8 @@ impl PoaManager {
     /// Runs requests, those held first and in the order of their arrival.
     ///
     /// # Errors
-    /// [`PoaError::AdapterInactive`] once the manager is inactive, as for every change.
+    /// [`PoaError::AdapterInactive`] once the manager is inactive, and BAD_INV_ORDER 4 once the ORB has been shut down, as for every
+    /// change.
     pub fn activate(&self) -> Result<(), PoaError> {
         self.change(ManagerState::Active, false)
     }
@@ -108,7 +109,7 @@ impl PoaManager {
     ///
     /// # Errors
     /// [`PoaError::AdapterInactive`]; BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB, the state
-    /// unchanged.
+    /// unchanged; BAD_INV_ORDER 4 once the ORB has been shut down.
     pub fn hold_requests(&self, wait_for_completion: bool) -> Result<(), PoaError> {
         self.change(ManagerState::Holding, wait_for_completion)
     }
@@ -126,7 +127,8 @@ impl PoaManager {
     /// call returns when that is over. A second call changes nothing.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB, the state unchanged.
+    /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB, the state unchanged; BAD_INV_ORDER 4 once the
+    /// ORB has been shut down.
     pub fn deactivate(&self, etherealize_objects: bool, wait_for_completion: bool) -> Result<(), PoaError> {
         match self.change(ManagerState::Inactive, wait_for_completion) {
             Ok(()) => {}
@@ -147,6 +149,7 @@ impl PoaManager {
     }
 
     fn change(&self, to: ManagerState, wait: bool) -> Result<(), PoaError> {
+        usable(&self.0.orb)?;
         if wait && crate::current::in_upcall_of(self.0.stamp) {
             return Err(would_wait_for_itself().into());
         }
@@ -236,6 +239,14 @@ impl PartialEq for PoaManager {
 
 impl Eq for PoaManager {}
 
+/// The ORB, unless it is at its end.
+fn usable(orb: &Weak<Core>) -> Result<Arc<Core>, SystemException> {
+    let ended = || SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No);
+    let orb = orb.upgrade().ok_or_else(ended)?;
+    orb.check_usable()?;
+    Ok(orb)
+}
+
 /// The managers of an ORB.
 #[derive(Debug)]
 pub(crate) struct Managers {
@@ -289,10 +300,7 @@ impl PoaManagerFactory {
     /// # Errors
     /// [`PoaError::ManagerAlreadyExists`]; BAD_INV_ORDER 4 when the ORB has ended.
     pub fn create_manager(&self, id: &str) -> Result<PoaManager, PoaError> {
-        let orb = self.orb.upgrade().ok_or_else(|| {
-            SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No)
-        })?;
-        orb.check_usable()?;
+        let orb = usable(&self.orb)?;
         let mut list = orb.adapters().managers.list.lock();
         if list.iter().filter_map(Weak::upgrade).any(|manager| manager.id == id) {
             return Err(PoaError::ManagerAlreadyExists);

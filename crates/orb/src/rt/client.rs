@@ -268,7 +268,7 @@ fn refused(why: Unreachable) -> SystemException {
             SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
         }
         Unreachable::Conflict | Unreachable::BandsWithoutModel | Unreachable::OutsideBands => {
-            SystemException::new(Kind::InvPolicy, 0, Completion::No)
+            SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No)
         }
     };
     exception.because(why.to_string())

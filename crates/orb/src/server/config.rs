@@ -77,9 +77,9 @@ pub struct PoolConfig {
     /// Octets of requests that may wait in the queue of a half-synchronous pool, and of those that came in at another lane and wait for
     /// a thread of this one; past it they are refused with TRANSIENT 1, as past the bound on their number. A request that finds nothing waiting is taken whatever its size.
     pub queue_octets: usize,
-    /// Octets of messages that are not whole, and of replies that are not read, that all connections of a lane may hold together; past
-    /// it the connection that holds most is closed, then the next one. Stops peers that stay below what one connection may hold,
-    /// on many of them.
+    /// Octets of messages that are not whole, and of replies that are not read, that all connections of a lane may hold together; a large
+    /// reply that a servant gave away counts whole until all of it has gone. Past it the connection that holds most is closed, then the
+    /// next one. Stops peers that stay below what one connection may hold, on many of them.
     pub held_octets: usize,
     /// How long an incomplete message may go without 1,024 further octets before its connection is closed. What comes between its
     /// fragments does not count.

@@ -478,7 +478,7 @@ impl Connection {
         for slice in after(message, sent) {
             writing.queue.push(slice, keep);
         }
-        self.account.set_output(writing.queue.len());
+        self.account.set_output(writing.queue.held());
         self.ask_for_room();
         Sent::Queued
     }
@@ -491,7 +491,7 @@ impl Connection {
             let sent = self.send_queue(writing);
             if writing.queue.len() < before {
                 writing.since = clock::now();
-                self.account.set_output(writing.queue.len());
+                self.account.set_output(writing.queue.held());
             }
             let flushed = sent? && self.congested.swap(false, Ordering::AcqRel);
             // Under the lock: whoever has it next may ask for room again.
@@ -591,7 +591,7 @@ impl Connection {
                     let before = writing.queue.len();
                     let sent = self.send_queue(writing);
                     let left = writing.queue.len();
-                    self.account.set_output(left);
+                    self.account.set_output(writing.queue.held());
                     match sent {
                         Ok(true) => Outcome::Sent,
                         Ok(false) if left < before => Outcome::Took(now),

@@ -24,12 +24,22 @@ pub(crate) struct Unsent {
     /// Octets of the first piece that are sent.
     sent: usize,
     octets: usize,
+    /// What kept pieces are parts of. Several may be of the same memory.
+    kept: Vec<Memory>,
 }
 
 #[derive(Debug)]
 enum Piece {
     Copied(Vec<u8>),
     Kept(Octets),
+}
+
+/// Memory that pieces keep alive.
+#[derive(Debug)]
+struct Memory {
+    address: usize,
+    octets: usize,
+    pieces: usize,
 }
 
 impl Piece {
@@ -51,6 +61,12 @@ impl Unsent {
         self.octets == 0
     }
 
+    /// How much memory they hold: all of a piece until the peer has all of it, and all that it is a part of.
+    pub(crate) fn held(&self) -> usize {
+        let copied = |piece: &Piece| if let Piece::Copied(octets) = piece { octets.capacity() } else { 0 };
+        self.pieces.iter().map(copied).chain(self.kept.iter().map(|memory| memory.octets)).sum()
+    }
+
     /// Puts octets behind those that wait; `keep` is asked for large ones.
     pub(crate) fn push(&mut self, octets: &[u8], keep: Keep<'_>) {
         if octets.is_empty() {
@@ -58,11 +74,30 @@ impl Unsent {
         }
         self.octets += octets.len();
         if octets.len() >= BORROW_THRESHOLD {
-            return self.pieces.push_back(Piece::Kept(keep(octets)));
+            return self.keep(keep(octets));
         }
         match self.pieces.back_mut() {
             Some(Piece::Copied(last)) if last.len() + octets.len() <= COPIED => last.extend_from_slice(octets),
             _ => self.pieces.push_back(Piece::Copied(octets.to_vec())),
+        }
+    }
+
+    fn keep(&mut self, octets: Octets) {
+        let (address, held) = octets.memory();
+        match self.kept.iter_mut().find(|memory| memory.address == address) {
+            Some(memory) => memory.pieces += 1,
+            None => self.kept.push(Memory { address, octets: held, pieces: 1 }),
+        }
+        self.pieces.push_back(Piece::Kept(octets));
+    }
+
+    fn let_go(&mut self, octets: &Octets) {
+        let (address, _) = octets.memory();
+        if let Some(index) = self.kept.iter().position(|memory| memory.address == address) {
+            self.kept[index].pieces -= 1;
+            if self.kept[index].pieces == 0 {
+                self.kept.swap_remove(index);
+            }
         }
     }
 
@@ -100,7 +135,9 @@ impl Unsent {
             && self.sent >= first
         {
             self.sent -= first;
-            self.pieces.pop_front();
+            if let Some(Piece::Kept(octets)) = self.pieces.pop_front() {
+                self.let_go(&octets);
+            }
         }
         if self.pieces.is_empty() {
             // What a slow peer made grow goes back.
@@ -154,6 +191,7 @@ mod tests {
             taken.extend(drain(&mut unsent, most, each));
             assert_eq!(taken, expected);
             assert!(unsent.pieces.is_empty());
+            assert_eq!(unsent.held(), 0);
         }
     }
 
@@ -177,5 +215,30 @@ mod tests {
         unsent.push(&large[100..], &|_| large.part(100..large.len()).unwrap());
         let Some(Piece::Kept(kept)) = unsent.pieces.back() else { panic!("{unsent:?}") };
         assert_eq!(kept.as_ptr(), large[100..].as_ptr());
+    }
+
+    #[test]
+    fn what_is_held_is_whole_memory_until_the_last_octet_of_it_has_gone() {
+        let size = 4 * BORROW_THRESHOLD;
+        let large = Octets::from(vec![7; size]);
+        let taken = |unsent: &mut Unsent, octets: usize| unsent.send(octets, |_| Ok::<_, ()>(octets)).unwrap();
+        let mut unsent = Unsent::default();
+        // Two parts of the same memory, a small piece between them, and then memory of its own.
+        unsent.push(&large[..size / 2], &|_| large.part(0..size / 2).unwrap());
+        unsent.push(b"between", &Octets::copy_from);
+        unsent.push(&large[size / 2..], &|_| large.part(size / 2..size).unwrap());
+        unsent.push(&large, &Octets::copy_from);
+        let between = unsent.held() - 2 * size;
+        assert!((7..=64).contains(&between));
+        taken(&mut unsent, size / 2 - 1);
+        assert_eq!(unsent.held(), 2 * size + between);
+        taken(&mut unsent, 1 + 7);
+        assert_eq!((unsent.held(), unsent.len()), (2 * size, size / 2 + size));
+        taken(&mut unsent, size / 2);
+        assert_eq!(unsent.held(), size);
+        taken(&mut unsent, size - 1);
+        assert_eq!((unsent.held(), unsent.len()), (size, 1));
+        taken(&mut unsent, 1);
+        assert_eq!(unsent.held(), 0);
     }
 }

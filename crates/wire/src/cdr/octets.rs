@@ -78,6 +78,20 @@ impl Octets {
         self.part(start..start.checked_add(part.len())?)
     }
 
+    /// The memory that they keep alive, which may be more than they show: its address, by which parts of the same memory are known
+    /// while one of them lives, and its octets.
+    #[must_use]
+    pub fn memory(&self) -> (usize, usize) {
+        match &self.0 {
+            Repr::Own(vector) => (vector.as_ptr().addr(), vector.capacity()),
+            Repr::Vector(vector, _) => (vector.as_ptr().addr(), vector.capacity()),
+            Repr::Buffer(buffer, _) => {
+                let octets = (**buffer).as_ref();
+                (octets.as_ptr().addr(), octets.len())
+            }
+        }
+    }
+
     /// The octets as a vector: without a copy if they are a whole vector that nobody else holds.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
@@ -190,6 +204,7 @@ mod tests {
         assert_eq!(part.part(2..4), None);
         assert_eq!(whole.share(&whole[3..]).unwrap().as_ptr(), whole[3..].as_ptr());
         assert_eq!(whole.share(&[1, 2]), None);
+        assert_eq!((part.memory(), part.memory().1), (whole.memory(), 5));
         assert_eq!(part.into_vec(), [2, 3, 4]);
         assert_eq!(Octets::default().into_vec(), Vec::<u8>::new());
     }
