@@ -19,7 +19,7 @@ use crate::sample::Samples;
 use crate::server::start_echo;
 
 /// Calls that are counted.
-const CALLS: usize = 1000;
+pub(crate) const CALLS: usize = 1000;
 
 /// What `counts` looks at unless it is told otherwise.
 const USUAL: [Operation; 9] = [
@@ -133,8 +133,8 @@ impl Bounds {
     }
 }
 
-/// What one thread did in [`CALLS`] calls.
-fn of_calls(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally), Failure> {
+/// What each side's thread did in [`CALLS`] calls, client and server.
+pub(crate) fn of_calls(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally), Failure> {
     let mut samples = Samples::with_room(2 * CALLS);
     calls(target, operation, CALLS, &mut samples)?;
     target.counted()?;

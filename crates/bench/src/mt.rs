@@ -28,18 +28,18 @@ use crate::harness::{Along, Compare, Figure, Label, Progress};
 use crate::idle::Busy;
 use crate::operation::Operation;
 use crate::options::{Depth, Options};
-use crate::orb::Architecture;
+use crate::orb::{Architecture, levels};
 use crate::report::{Report, Value};
 use crate::sample::Summary;
 use game::{Game, Other, Pace, Seen, range};
-use served::{Served, fixed, floor, laned, omniorb, pool};
+use served::{Served, banded, fixed, floor, omniorb, pool};
 
 /// The high-priority client's and the others' time between calls.
 const HIGH_PERIOD: Duration = Duration::from_millis(50);
 const LOW_PERIOD: Duration = Duration::from_millis(100);
 
-/// The high-priority client's priority; the others' are below it: 98 levels, and so at most 98 lanes.
-const TOP: u8 = 98;
+/// The high-priority client's native priority; the others' are below it: 98 levels, and so at most 98 lanes.
+const TOP: u8 = levels::LEVELS;
 /// That of all low clients, where they have the same.
 const EQUAL: u8 = 10;
 
@@ -124,11 +124,20 @@ impl Ranks {
         }
     }
 
-    /// Linux has 97 priorities below the highest one: more clients than that share them in turn.
+    /// Native. There are 97 below the highest one: more clients than that share them in turn.
     fn priority(self, client: usize) -> u8 {
         match self {
             Ranks::Equal => EQUAL,
             Ranks::Different => TOP - 1 - (client % usize::from(TOP - 1)) as u8,
+        }
+    }
+
+    /// The CORBA priority of that level: where they differ, another one for each client of a level.
+    fn corba(self, client: usize) -> i16 {
+        let (low, high) = levels::band(self.priority(client)).unwrap_or_default();
+        match self {
+            Ranks::Equal => low,
+            Ranks::Different => low + i16::try_from(client / usize::from(TOP - 1)).unwrap_or(0).min(high - low),
         }
     }
 }
@@ -201,7 +210,28 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
         }
     }
     report.text(&text)?;
-    report.records(&title, &values)
+    for (one, seen) in served.iter().zip(&all).filter(|_| ranks == Ranks::Different) {
+        values.extend(growth(one, ranks, plan.clients, seen));
+    }
+    report.records(&title, &values)?;
+    report.verdict(&values)
+}
+
+/// How much the low-priority clients' median grows from one number of clients to the next: gradually, that is less than their number does.
+fn growth(one: &Served, ranks: Ranks, clients: &[usize], seen: &[Seen]) -> Vec<Value> {
+    let points = clients.iter().zip(seen).filter_map(|(&clients, own)| Some((clients, own.low.summary()?.p50_us)));
+    let points: Vec<(usize, f64)> = points.collect();
+    let steps = points.windows(2).map(|pair| {
+        let ((fewer, before), (more, after)) = (pair[0], pair[1]);
+        Value {
+            label: label(one, ranks, Side::Low, more),
+            what: format!("median, against {fewer} clients"),
+            value: after / before,
+            unit: "x",
+            bound: (one.peer == "Corelane").then_some(more as f64 / fewer as f64),
+        }
+    });
+    steps.collect()
 }
 
 /// The variants: floor, ours, omniORB.
@@ -212,8 +242,8 @@ fn servers(ranks: Ranks, most: usize, options: &Options, report: &mut Report<'_>
         served.push(pool(Architecture::PerConnection, most + 1, options)?);
     }
     if fixed() {
-        let priorities: Vec<u8> = std::iter::once(TOP).chain((0..most).map(|client| ranks.priority(client))).collect();
-        served.push(laned(&priorities, Carrier::Tcp, options)?);
+        let priorities = std::iter::once(i16::MAX).chain((0..most).map(|client| ranks.corba(client))).collect();
+        served.push(banded(priorities, options)?);
     } else {
         let reason =
             "fixed priorities are not permitted here: all clients run in the ordinary class, and there are no lanes";
@@ -395,6 +425,18 @@ mod tests {
         different.dedup();
         // With the high-priority client's own.
         assert_eq!(different.len() + 1, 98);
+    }
+
+    #[test]
+    fn five_hundred_clients_have_as_many_corba_priorities_each_of_its_own_level() {
+        let mut corba: Vec<i16> = (0..500).map(|client| Ranks::Different.corba(client)).collect();
+        for (client, &priority) in corba.iter().enumerate() {
+            assert_eq!(levels::level(priority), Ranks::Different.priority(client), "{client}");
+        }
+        corba.sort_unstable();
+        corba.dedup();
+        assert_eq!((corba.len(), levels::level(i16::MAX)), (500, TOP));
+        assert_eq!(Ranks::Equal.corba(0), Ranks::Equal.corba(499));
     }
 
     #[test]

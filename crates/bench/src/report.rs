@@ -144,6 +144,32 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
+    /// Which of these numbers are within the bounds that the design sets.
+    ///
+    /// # Errors
+    /// Output fails.
+    pub fn verdict(&mut self, values: &[Value]) -> Result<(), Failure> {
+        let (mut met, mut goals, mut text) = (0, 0, String::new());
+        for value in values {
+            let Some(bound) = value.bound else { continue };
+            let is_met = value.value <= bound;
+            met += usize::from(is_met);
+            goals += 1;
+            let _ = writeln!(
+                text,
+                "  {:<8} {}, {}: {} is {} {}, at most {}",
+                if is_met { "met" } else { "NOT MET" },
+                value.label.config,
+                value.label.op,
+                value.what,
+                plain(value.value),
+                value.unit,
+                plain(bound)
+            );
+        }
+        if goals == 0 { Ok(()) } else { self.text(&format!("\nverdict: {met} of {goals} goals are met\n{text}")) }
+    }
+
     /// What only the end of the run knows: how long it took, and what others took of the machine meanwhile.
     ///
     /// # Errors
@@ -350,11 +376,21 @@ mod tests {
         report.figures("call octet", Compare::Median, &[figure("blocking", 5000), compared]).unwrap();
         let value = |value| Value { label: label("x"), what: "calls".into(), value, unit: "", bound: Some(2.0) };
         report.values("counts", &[value(2.0), value(2.5)]).unwrap();
+        report.verdict(&[value(2.0), value(2.5), Value { bound: None, ..value(9.0) }]).unwrap();
+        report.verdict(&[Value { bound: None, ..value(9.0) }]).unwrap();
         assert!(!report.is_incomplete());
         report.missing("call", "omniORB", "not installed").unwrap();
         assert!(report.is_incomplete());
         let text = String::from_utf8(text).unwrap();
-        for part in ["1.200 (1.100-1.300) x floor blocking", "(within 2)", "(ABOVE 2)", "NOT MEASURED: call, omniORB"] {
+        assert_eq!(text.matches("verdict").count(), 1, "{text}");
+        for part in [
+            "verdict: 1 of 2 goals",
+            "NOT MET  x",
+            "1.200 (1.100-1.300) x floor blocking",
+            "(within 2)",
+            "(ABOVE 2)",
+            "NOT MEASURED: call, omniORB",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
     }

@@ -42,6 +42,14 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
             let all: Result<Vec<u8>, _> = priorities.split(',').map(str::parse).collect();
             server::laned(&all.map_err(|_| Failure::new(format!("`{priorities}` are no priorities")))?, address)
         }
+        ["banded", priorities] => {
+            let all: Result<Vec<i16>, _> = priorities.split(',').map(str::parse).collect();
+            server::banded(&all.map_err(|_| Failure::new(format!("`{priorities}` are no priorities")))?)
+        }
+        ["unlaned", priority] => {
+            let priority = priority.parse();
+            server::unlaned(priority.map_err(|_| Failure::new(format!("`{words:?}` has no priority")))?)
+        }
         ["probed", architecture] => probed::serve(Architecture::from_word(architecture)?),
         ["many", count, keys, architecture] => {
             let architecture = Architecture::from_word(architecture)?;
@@ -81,6 +89,18 @@ pub(crate) fn start_laned(priorities: &[u8], carrier: Carrier, placement: &Place
     let list: Vec<String> = priorities.iter().map(u8::to_string).collect();
     let words = ["laned", &list.join(","), &server::free_address(carrier)];
     Ok(start("Corelane's server with lanes", &words, placement)?.0)
+}
+
+/// Starts a Corelane server with an object for each of these CORBA priorities, and a lane for each native level of theirs; it lists their references
+/// when it is asked anything.
+pub(crate) fn start_banded(priorities: &[i16], placement: &Placement) -> Result<Service, Failure> {
+    let list: Vec<String> = priorities.iter().map(i16::to_string).collect();
+    Ok(start("Corelane's server with lanes and bands", &["banded", &list.join(",")], placement)?.0)
+}
+
+/// Starts a Corelane server with a pool without lanes at this native priority; answers its object's reference.
+pub(crate) fn start_unlaned(priority: u8, placement: &Placement) -> Result<(Service, String), Failure> {
+    start("Corelane's server without lanes", &["unlaned", &priority.to_string()], placement)
 }
 
 /// Starts a Corelane server whose probes can be switched; answers its reference.

@@ -23,6 +23,8 @@ pub(super) enum Pace {
     NineTenths,
     /// No pause, and so in the ordinary class.
     Flood,
+    /// No pause at a fixed priority: the kernel takes the core away for a while now and then, from everybody.
+    Whole,
 }
 
 /// One of those beside the high-priority client.
@@ -102,7 +104,7 @@ fn room(pace: Pace, time: Duration) -> usize {
     match pace {
         // Twice as many as there can be.
         Pace::Every(period) => 2 * (time.as_nanos() / period.as_nanos().max(1)) as usize + 16,
-        Pace::NineTenths => 10_000,
+        Pace::NineTenths | Pace::Whole => 10_000,
         Pace::Flood => 0,
     }
 }
@@ -157,7 +159,7 @@ fn paced(
                 late += usize::from(next.elapsed() > period / 2);
             }
             Pace::NineTenths => std::thread::sleep(Duration::from_nanos(one.since(0).iter().sum::<u64>() / 9)),
-            Pace::Flood => {}
+            Pace::Flood | Pace::Whole => {}
         }
     }
     Paced { outcome: outcome.map(|()| samples), responses, late, made: made + FIRST, whole: began.elapsed() }
@@ -178,6 +180,11 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Calls of the high-priority client that were answered more than so long after they were due.
+    pub(super) fn stalled(&self, time: Duration) -> usize {
+        self.responses.iter().filter(|&&response| u128::from(response) > time.as_nanos()).count()
+    }
+
     /// Of the times from when a call was due to its reply; none of no calls.
     pub(super) fn responses(&self) -> Option<Summary> {
         Summary::of(&self.responses, Duration::ZERO)
@@ -281,6 +288,7 @@ mod tests {
         }
         assert_eq!((seen.high.all.len(), seen.high.means_us.as_slice()), (20, &[1.0, 1.0][..]));
         assert!(seen.low.summary().is_some());
+        assert_eq!((seen.stalled(Duration::ZERO), seen.stalled(Duration::from_secs(600))), (20, 0));
         let label = Label {
             bench: "mt",
             peer: "floor",

@@ -1,11 +1,18 @@
-//! The benchmark `lane`: what a lane adds to a call, beside a plain pool with the same thread at the same priority.
+//! The benchmark `lane`: what a lane adds to a call, beside a plain pool with the same thread at the same priority; and, counted, what real time
+//! costs otherwise: changing a thread's priority, and a mutex that lends priorities.
 
+use std::sync::Arc;
+
+use corelane::Orb;
+use corelane::rt::{Direct, NativeRange, RtConfig};
+use corelane_sys::counters;
 use corelane_sys::thread::Scheduling;
 
 use super::has_priorities;
 use super::served::PATIENCE;
 use crate::Failure;
 use crate::call::{compare, message_sizes};
+use crate::counts::{CALLS, of_calls};
 use crate::cubit::extent;
 use crate::floor::Carrier;
 use crate::harness::{Group, Label, Progress, Variant, measure};
@@ -15,11 +22,14 @@ use crate::orb::client::{Calls, target};
 use crate::orb::server::LOOPBACK;
 use crate::orb::{Architecture, client_orb};
 use crate::placement::Placement;
-use crate::report::Report;
-use crate::server::{start_echo, start_laned};
+use crate::report::{Report, Value};
+use crate::server::{start_echo, start_laned, start_unlaned};
 
 /// Of the one thread that serves, in the pool and in the lane.
 const PRIORITY: u8 = 10;
+
+/// System calls of a thread that takes its turn at waiting, for each request.
+const LEADER_FOLLOWERS: f64 = 3.0;
 
 pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     if !has_priorities("lane", report)? {
@@ -30,19 +40,13 @@ pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Pr
     let at_priority = Placement { scheduling: Some(Scheduling::Fifo(PRIORITY)), ..options.placement };
     // Lanes have priorities of their own.
     let as_it_is = Placement { scheduling: None, ..options.placement };
+    let mut values = Vec::new();
     for operation in options.operations_or(&[Operation::Octet, Operation::Longs(1024)]) {
         let (plain, reference) = start_echo(plain_pool, LOOPBACK, &at_priority)?;
         let mut laned = start_laned(&[PRIORITY], Carrier::Tcp, &as_it_is)?;
         let in_lane = laned.ask("references", PATIENCE)?;
         let variant = |config: String, reference: &str, server, against| {
-            let label = Label {
-                bench: "lane",
-                peer: "Corelane",
-                transport: Carrier::Tcp.name(),
-                op: operation.to_string(),
-                config,
-                along: None,
-            };
+            let label = Label { op: operation.to_string(), ..label(&config) };
             let calls = Calls { target: target(&orb, reference)?, operation, server };
             Ok::<_, Failure>(Variant { label, subject: Box::new(calls), against })
         };
@@ -55,6 +59,78 @@ pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Pr
         let mut group = Group { title, compare: compare(operation), variants };
         let figures = measure(&mut group, &extent(options.extent, sizes), &options.placement, progress)?;
         report.figures(&group.title, group.compare, &figures)?;
+        values.extend(figures.iter().filter_map(|figure| {
+            let value = figure.ratios.first()?.ratio;
+            let what = "median, against the plain pool".to_owned();
+            Some(Value { label: figure.label.clone(), what, value, unit: "x", bound: Some(1.03) })
+        }));
     }
-    Ok(())
+    progress.show("lane: counts");
+    let counted = counted(&as_it_is);
+    progress.clear();
+    let counted = counted?;
+    report.values("lane: counts per call", &counted)?;
+    report.records("lane: medians", &values)?;
+    values.extend(counted);
+    report.verdict(&values)
+}
+
+/// System calls and such of the server's thread: in a lane; in a pool without lanes whose thread has the request's priority already, and where it
+/// does not; and of a mutex that nobody else wants.
+fn counted(placement: &Placement) -> Result<Vec<Value>, Failure> {
+    let rt = RtConfig { mapping: Arc::new(Direct(NativeRange::FIXED)), ..RtConfig::default() };
+    let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
+    let mut laned = start_laned(&[PRIORITY], Carrier::Tcp, placement)?;
+    let in_lane = laned.ask("references", PATIENCE)?;
+    let (_unlaned, in_pool) = start_unlaned(PRIORITY, placement)?;
+    let mut values = Vec::new();
+    for (config, reference, priority, calls) in [
+        ("a lane of 1 thread", &in_lane, PRIORITY, LEADER_FOLLOWERS),
+        ("no lanes, priority unchanged", &in_pool, PRIORITY, LEADER_FOLLOWERS),
+        ("no lanes, priority changed", &in_pool, PRIORITY + 1, LEADER_FOLLOWERS + 2.0),
+    ] {
+        let target = target(&orb, reference)?;
+        // On a thread of its own, which takes the priority.
+        let tally = std::thread::scope(|scope| {
+            let calling = scope.spawn(|| {
+                orb.real_time().current()?.set_priority(priority.into())?;
+                Ok::<_, Failure>(of_calls(&target, Operation::Octet)?.1)
+            });
+            calling.join().map_err(|_| Failure::new("a client thread panicked"))?
+        })?;
+        for (what, count, bound) in [
+            ("server system calls", tally.system_calls, calls),
+            ("server heap allocations", tally.allocations, 0.0),
+            ("server hand-offs", tally.handoffs, 0.0),
+            ("server locks of the ORB", tally.orb_locks, 0.0),
+        ] {
+            let value = count as f64 / CALLS as f64;
+            values.push(Value { label: label(config), what: what.to_owned(), value, unit: "", bound: Some(bound) });
+        }
+    }
+    let mutex = orb.real_time().create_mutex();
+    let before = counters::snapshot();
+    for _ in 0..CALLS {
+        drop(mutex.lock()?);
+    }
+    let after = counters::snapshot();
+    for (what, count) in
+        [("system calls", after.syscalls - before.syscalls), ("futex calls", after.futex - before.futex)]
+    {
+        let value = count as f64 / CALLS as f64;
+        let label = Label { op: "lock, unlock".to_owned(), ..label("a mutex that nobody holds") };
+        values.push(Value { label, what: what.to_owned(), value, unit: "", bound: Some(0.0) });
+    }
+    Ok(values)
+}
+
+fn label(config: &str) -> Label {
+    Label {
+        bench: "lane",
+        peer: "Corelane",
+        transport: Carrier::Tcp.name(),
+        op: Operation::Octet.to_string(),
+        config: config.to_owned(),
+        along: None,
+    }
 }

@@ -21,6 +21,9 @@ use crate::report::{Report, Value};
 /// The low-priority clients' priority.
 const LOW: u8 = 10;
 
+/// From when on a late answer is not the ORB's doing: the kernel's fair server takes up to 50 ms of each second.
+const STALL: Duration = Duration::from_millis(5);
+
 /// How long a servant computes.
 const WORK: Duration = Duration::from_millis(20);
 
@@ -85,7 +88,7 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
                         one.transport,
                         repetition + 1
                     ));
-                    once(one, load, loads, rounds, calls, options, &mut seen[at])?;
+                    once(one, load, Pace::NineTenths, (loads, rounds, calls), options, &mut seen[at])?;
                 }
             }
         }
@@ -99,16 +102,62 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
         report.figures(&title, Compare::Median, &figures)?;
         let values: Vec<Value> = served.iter().zip(&all).flat_map(|(one, seen)| ratios(one, seen, carrier)).collect();
         report.values(&format!("saturation over {}: against the same client without load", carrier.name()), &values)?;
+        report.verdict(&values)?;
+        let [own, ..] = &*served else { continue };
+        apart(own, (loads, rounds, calls), carrier, options, report, progress)?;
     }
     Ok(())
+}
+
+/// The same at 100 % of the core, apart from the rest: the kernel's fair server then stops fixed priorities, the highest included, so that there
+/// is nothing that an ORB could be held to.
+fn apart(
+    one: &Served,
+    (loads, rounds, calls): (usize, u32, usize),
+    carrier: Carrier,
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let _busy = Busy::start(&options.placement)?;
+    let mut values = Vec::new();
+    for load in [Load::Work, Load::Bulk] {
+        let mut seen = Seen::default();
+        for repetition in 1..=repetitions(options) {
+            progress.show(&format!("saturation: {} at 100 % {} ({repetition})", load.name(), one.transport));
+            once(one, load, Pace::Whole, (loads, rounds, calls), options, &mut seen)?;
+        }
+        let (Some(summary), Some(response)) = (seen.high.summary(), seen.responses()) else { continue };
+        let mut label = label(one, load);
+        label.config += " at 100 %";
+        for (what, value, unit) in [
+            ("median", summary.p50_us, "us"),
+            ("p99", summary.p99_us, "us"),
+            ("longest", summary.max_us, "us"),
+            ("from due to reply, p99", response.p99_us, "us"),
+            ("from due to reply, longest", response.max_us, "us"),
+            ("calls", summary.n as f64, ""),
+            ("calls that a stall delayed", seen.stalled(STALL) as f64, ""),
+            ("given by the hypervisor to others", seen.cost.steal_ms, "ms"),
+        ] {
+            values.push(Value { label: label.clone(), what: what.to_owned(), value, unit, bound: None });
+        }
+    }
+    progress.clear();
+    let title = format!(
+        "saturation over {}, apart: SCHED_FIFO {LOW} takes all of the core, and the kernel's fair server stops it and everybody at times; a stall is \
+         an answer more than {} ms after the call was due",
+        carrier.name(),
+        STALL.as_millis()
+    );
+    report.values(&title, &values)
 }
 
 fn once(
     one: &Served,
     load: Load,
-    loads: usize,
-    rounds: u32,
-    calls: usize,
+    pace: Pace,
+    (loads, rounds, calls): (usize, u32, usize),
     options: &Options,
     seen: &mut Seen,
 ) -> Result<(), Failure> {
@@ -119,7 +168,7 @@ fn once(
             Load::Work => one.worker(number, rounds)?,
             Load::Bulk => one.member(number, Operation::Octets(1 << 20))?,
         };
-        others.push(Other { member, scheduling: Scheduling::Fifo(LOW), pace: Pace::NineTenths });
+        others.push(Other { member, scheduling: Scheduling::Fifo(LOW), pace });
     }
     beside(one, others, calls, options, seen)
 }

@@ -1,8 +1,9 @@
 //! What is called by clients of several priorities: a server, and how to make a client of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use corelane::rt::RtClientPolicies;
+use corelane::rt::{RtClientPolicies, RtConfig};
 use corelane::{AllBusy, Orb, Reference};
 use corelane_sys::thread::{Builder, Scheduling};
 
@@ -13,14 +14,14 @@ use crate::crowd::Member;
 use crate::floor::{Carrier, FloorClient, Sizes, Waiting, address_of};
 use crate::operation::Operation;
 use crate::options::Options;
-use crate::orb::client::{Caller, Worker, object, target};
+use crate::orb::client::{Caller, Prioritised, Worker, object, target};
 use crate::orb::generated::cubit::CountedTargetRef;
 use crate::orb::server::{Keys, LOOPBACK};
-use crate::orb::{Architecture, client_orb, limits};
+use crate::orb::{Architecture, client_orb, levels, limits};
 use crate::peer::{Kind, Peer, Threads};
 use crate::placement::Placement;
 use crate::sample::Samples;
-use crate::server::{start_echo, start_floor, start_laned, start_pool};
+use crate::server::{start_banded, start_echo, start_floor, start_laned, start_pool};
 use crate::service::Service;
 
 /// How long a server may take to list references.
@@ -38,6 +39,8 @@ pub(super) struct Served {
 enum Made {
     /// One reference for each client, or one for all.
     Orb(Orb, Vec<String>, Connections),
+    /// One reference for each client, and the CORBA priority of its thread.
+    Banded(Orb, Vec<String>, Vec<i16>),
     /// The address of a floor server, and the sizes of messages.
     Floor(String, Sizes),
 }
@@ -51,6 +54,15 @@ impl Served {
     pub(super) fn member(&self, number: usize, operation: Operation) -> Result<Box<dyn Member>, Failure> {
         match &self.made {
             Made::Floor(address, sizes) => Ok(Box::new(FloorClient::connect(&address_of(address)?, *sizes)?)),
+            Made::Banded(orb, references, priorities) => {
+                let (Some(reference), Some(&priority)) = (references.get(number), priorities.get(number)) else {
+                    return Err(Failure::new(format!("the server has no object for client {number}")));
+                };
+                let own = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
+                let target = CountedTargetRef::from_object(object(orb, reference)?.with_rt_policies(&own)?);
+                let caller = Caller { target, operation };
+                Ok(Box::new(Prioritised { caller, orb: orb.real_time(), priority: Some(priority) }))
+            }
             Made::Orb(orb, references, connections) => {
                 let mut object = object(orb, &references[number % references.len()])?;
                 if number == 0 && *connections == Connections::SharedByOthers {
@@ -65,7 +77,7 @@ impl Served {
     /// A client that lets the object with that number compute. Bare sockets have none.
     pub(super) fn worker(&self, number: usize, rounds: u32) -> Result<Box<dyn Member>, Failure> {
         match &self.made {
-            Made::Floor(..) => Err(Failure::new("bare sockets have no servants")),
+            Made::Floor(..) | Made::Banded(..) => Err(Failure::new("this server's servants do not compute")),
             Made::Orb(orb, references, _) => {
                 let text = &references[number % references.len()];
                 Ok(Box::new(Worker { target: target(orb, text)?, rounds }))
@@ -152,6 +164,20 @@ pub(super) fn laned(priorities: &[u8], carrier: Carrier, options: &Options) -> R
     let mut server = start_laned(priorities, carrier, &placement)?;
     let references = listed(&mut server, "references")?;
     corelane("a lane for each priority".to_owned(), carrier, server, references, priorities.len())
+}
+
+/// A Corelane server with an object for each client, whose thread has that CORBA priority (CLIENT_PROPAGATED), and a lane for each native level.
+pub(super) fn banded(priorities: Vec<i16>, options: &Options) -> Result<Served, Failure> {
+    // Lanes have priorities of their own; the rest of the server is of the ordinary class.
+    let placement = Placement { scheduling: None, ..options.placement };
+    let mut server = start_banded(&priorities, &placement)?;
+    let references = listed(&mut server, "references")?;
+    let rt = RtConfig { mapping: Arc::new(levels::MAPPING), ..RtConfig::default() };
+    let orb = Orb::builder().real_time(rt).limits(limits()).build();
+    let orb = orb.map_err(|error| Failure::new(error.to_string()))?;
+    let config = "a lane for each level".to_owned();
+    let made = Made::Banded(orb, references, priorities);
+    Ok(Served { peer: "Corelane", transport: Carrier::Tcp.name(), config, server, made })
 }
 
 /// omniORB's server with its thread for each connection, all of the fixed priority that is given where there are any, called by Corelane's clients.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use corelane::rt::RtOrb;
 use corelane::{ObjectRef, Orb, Reference};
 use corelane_sys::clock;
 
@@ -107,6 +108,23 @@ fn expect(holds: bool) -> Result<(), Failure> {
 pub(crate) struct Caller {
     pub(crate) target: CountedTargetRef,
     pub(crate) operation: Operation,
+}
+
+/// The same, of a thread that has a CORBA priority.
+pub(crate) struct Prioritised {
+    pub(crate) caller: Caller,
+    pub(crate) orb: RtOrb,
+    /// What the calling thread is to take, until it has it.
+    pub(crate) priority: Option<i16>,
+}
+
+impl Member for Prioritised {
+    fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
+        if let Some(priority) = self.priority.take() {
+            self.orb.current()?.set_priority(priority)?;
+        }
+        self.caller.calls(count, into)
+    }
 }
 
 impl Member for Caller {

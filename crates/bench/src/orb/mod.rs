@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 pub(crate) mod dynamic;
+pub(crate) mod levels;
 pub(crate) mod relay;
 pub(crate) mod servant;
 pub(crate) mod server;

@@ -6,18 +6,21 @@
 //! | `random N` | references of N objects, chosen at random, the same in every run |
 //! | `octets` | octets of resident memory that activating an object took |
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corelane::poa::{IdAssignment, KeyHints, Lifespan, ObjectId, PoaPolicies};
-use corelane::rt::{Direct, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtPolicies};
+use corelane::rt::{
+    Direct, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtPolicies, ThreadpoolConfig,
+};
 use corelane::{Orb, Servant};
 
 use super::generated::cubit::CountedTarget;
 use super::servant::Echo;
-use super::{Architecture, limits, wide};
+use super::{Architecture, levels, limits, wide};
 use crate::Failure;
 use crate::floor::Carrier;
 use crate::service::serve_lines;
@@ -199,6 +202,50 @@ pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
     root.manager().activate().map_err(failed)?;
     println!("ready");
     serve_lines(|_| Some(references.join(" "))).map_err(failed)
+}
+
+/// Serves an object for each of these CORBA priorities, which its client says (CLIENT_PROPAGATED): a lane, a port and a priority band for each
+/// native level that one of them is in.
+pub(crate) fn banded(priorities: &[i16]) -> Result<(), Failure> {
+    let rt = RtConfig { mapping: Arc::new(levels::MAPPING), ..RtConfig::default() };
+    let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
+    let used: BTreeSet<u8> = priorities.iter().map(|&priority| levels::level(priority)).collect();
+    let bands: Vec<(i16, i16)> = used.into_iter().filter_map(levels::band).collect();
+    let highest = bands.last().ok_or_else(|| Failure::new("there are no priorities to serve"))?.0;
+    let lanes = bands.iter().map(|&(priority, _)| LaneConfig { priority, ..LaneConfig::default() }).collect();
+    let config = LanesConfig { lanes, ..LanesConfig::default() };
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, highest)),
+        threadpool: Some(orb.real_time().create_threadpool_with_lanes(&config).map_err(failed)?),
+        priority_bands: Some(bands),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("bands", Some(root.manager()), PoaPolicies::default(), &policies).map_err(failed)?;
+    let references = priorities.iter().map(|_| poa.activate(&CountedTarget::servant(Echo)));
+    let references: Result<Vec<_>, _> = references.collect();
+    let references = list(references.map_err(failed)?.iter().map(ToString::to_string));
+    root.manager().activate().map_err(failed)?;
+    println!("ready");
+    serve_lines(|_| Some(references.clone())).map_err(failed)
+}
+
+/// Serves one object in a pool without lanes, whose one thread waits at this native priority and takes that of each request.
+pub(crate) fn unlaned(priority: u8) -> Result<(), Failure> {
+    let rt = RtConfig { mapping: Arc::new(Direct(NativeRange::FIXED)), ..RtConfig::default() };
+    let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
+    let config = ThreadpoolConfig { default_priority: priority.into(), ..ThreadpoolConfig::default() };
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, priority.into())),
+        threadpool: Some(orb.real_time().create_threadpool(&config).map_err(failed)?),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("pool", Some(root.manager()), PoaPolicies::default(), &policies).map_err(failed)?;
+    let reference = poa.activate(&CountedTarget::servant(Echo)).map_err(failed)?;
+    root.manager().activate().map_err(failed)?;
+    println!("ready {reference}");
+    serve_lines(|_| None).map_err(failed)
 }
 
 pub(crate) fn start(architecture: Architecture, address: &str) -> Result<Orb, Failure> {
