@@ -155,7 +155,7 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "counts",
-        about: "system calls, locks, futex calls, allocations and hand-offs of a call, on either side",
+        about: "system calls, locks, futex calls, atomic operations, allocations and hand-offs of a call, on either side",
         run: counts::counts,
     },
     Benchmark {

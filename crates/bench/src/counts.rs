@@ -1,6 +1,7 @@
 //! The benchmark `counts`: what a call costs in things that are counted, not timed. The machine's load does not matter to it.
 
 mod peers;
+mod stepped;
 
 use corelane::{CallPolicies, Orb, Reference, Timeout};
 use corelane_sys::counters;
@@ -20,6 +21,10 @@ use crate::server::start_echo;
 
 /// Calls that are counted.
 pub(crate) const CALLS: usize = 1000;
+
+/// One thread where there is a pool, so that all requests are run, and counted, by the same.
+const ARCHITECTURES: [Architecture; 3] =
+    [Architecture::PerConnection, Architecture::LeaderFollowers(1), Architecture::Reactive];
 
 /// What `counts` looks at unless it is told otherwise.
 const USUAL: [Operation; 9] = [
@@ -41,11 +46,8 @@ const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
     let operations = options.operations_or(&USUAL);
-    let (oneways, two_ways): (Vec<_>, Vec<_>) = operations.into_iter().partition(|operation| operation.is_oneway());
-    for architecture in
-        // One thread where there is a pool, so that all requests are run, and counted, by the same.
-        [Architecture::PerConnection, Architecture::LeaderFollowers(1), Architecture::Reactive]
-    {
+    let (oneways, two_ways): (Vec<_>, Vec<_>) = operations.iter().copied().partition(|operation| operation.is_oneway());
+    for architecture in ARCHITECTURES {
         let (_server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
         let coarse = target(&orb, &reference)?;
         let policies = CallPolicies { timeout: Some(PRECISE), ..CallPolicies::NONE };
@@ -78,6 +80,7 @@ pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut 
             report.records(&title, &values)?;
         }
     }
+    stepped::stepped(&operations, options, report, progress)?;
     let mut values = Vec::new();
     for kind in [Kind::OmniOrb, Kind::Ice] {
         if options.without_peers {
@@ -238,15 +241,19 @@ fn table(title: &str, values: &[Value]) -> String {
         let side = first.what.split(':').next().unwrap_or_default();
         text.push_str(&format!("\n  {:<12} {side:<7}", first.label.op));
         for value in row {
-            let number = match value.bound {
-                Some(bound) if value.value > bound => format!("{} ABOVE {}", plain(value.value), plain(bound)),
-                _ => plain(value.value),
-            };
-            text.push_str(&format!(" {number:>18}"));
+            text.push_str(&format!(" {:>18}", bounded(value)));
         }
     }
     text.push('\n');
     text
+}
+
+/// The number, with its bound behind it where that does not hold.
+fn bounded(value: &Value) -> String {
+    match value.bound {
+        Some(bound) if value.value > bound => format!("{} ABOVE {}", plain(value.value), plain(bound)),
+        _ => plain(value.value),
+    }
 }
 
 #[cfg(test)]

@@ -81,6 +81,11 @@ impl Operation {
         self == Operation::Oneway
     }
 
+    /// Whether clients make one call more than they are asked for, the first, and compare its whole result.
+    pub(crate) fn compares_first(self) -> bool {
+        matches!(self, Operation::Longs(_) | Operation::Structs(_) | Operation::Octets(_) | Operation::Text(_))
+    }
+
     /// The name in idl/cubit.idl.
     #[cfg(test)]
     pub(crate) fn idl_name(self) -> &'static str {

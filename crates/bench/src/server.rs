@@ -1,4 +1,4 @@
-//! The servers that benchmarks start: our own program again, in a mode that no help text mentions.
+//! The servers that benchmarks start, and a client: our own program again, in a mode that no help text mentions.
 //!
 //! A server prints `ready ...` when it can be called and ends when its standard input does.
 
@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::Failure;
 use crate::floor::{Carrier, Waiting, run_server};
 use crate::orb::server::Keys;
-use crate::orb::{Architecture, server};
+use crate::orb::{Architecture, caller, server};
 use crate::placement::{Placement, Side};
 use crate::probed;
 use crate::service::Service;
@@ -38,6 +38,7 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
     match *words {
         ["floor", carrier, waiting] => run_server(carrier_of(carrier)?, waiting_of(waiting)?),
         ["echo", architecture, address] => server::echo(Architecture::from_word(architecture)?, address),
+        ["calls", reference] => caller::serve(reference),
         ["laned", priorities, address] => {
             let all: Result<Vec<u8>, _> = priorities.split(',').map(str::parse).collect();
             server::laned(&all.map_err(|_| Failure::new(format!("`{priorities}` are no priorities")))?, address)
@@ -81,6 +82,11 @@ pub(crate) fn start_echo(
     placement: &Placement,
 ) -> Result<(Service, String), Failure> {
     start("Corelane's server", &["echo", &architecture.to_string(), address], placement)
+}
+
+/// Starts a Corelane client of that reference, which calls when it is told to.
+pub(crate) fn start_caller(reference: &str, placement: &Placement) -> Result<Service, Failure> {
+    Ok(Service::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
 }
 
 /// Starts a Corelane server with an object for each of these native priorities, in a lane of its own; it lists their references when it is asked
@@ -139,11 +145,15 @@ pub(crate) fn start_operations(count: usize, placement: &Placement) -> Result<(S
 
 /// Starts our own program as a server with these arguments; answers what it says of itself.
 fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(Service, String), Failure> {
+    Service::start(name, ourselves(words)?, placement, Side::Server)
+}
+
+fn ourselves(words: &[&str]) -> Result<Command, Failure> {
     let own =
         std::env::current_exe().map_err(|error| Failure::new(format!("our own program is not found: {error}")))?;
     let mut command = Command::new(own);
     command.arg(MODE).args(words);
-    Service::start(name, command, placement, Side::Server)
+    Ok(command)
 }
 
 fn number(text: &str, most: usize) -> Result<usize, Failure> {

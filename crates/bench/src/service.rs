@@ -67,6 +67,19 @@ impl Service {
     pub fn ask(&mut self, line: &str, patience: Duration) -> Result<String, Failure> {
         self.tell(line)?;
         let answer = self.line(patience)?;
+        self.understood(answer)
+    }
+
+    /// The answer to a line that was [told](Self::tell), if it comes within that time.
+    ///
+    /// # Errors
+    /// The program has ended, or answers `error ...`.
+    pub(crate) fn answer(&mut self, within: Duration) -> Result<Option<String>, Failure> {
+        let answer = self.line_within(within)?;
+        answer.map(|answer| self.understood(answer)).transpose()
+    }
+
+    fn understood(&self, answer: String) -> Result<String, Failure> {
         match answer.strip_prefix("error ") {
             Some(reason) => Err(Failure::new(format!("{}: {reason}", self.name))),
             None => Ok(answer),
@@ -79,11 +92,16 @@ impl Service {
         self.child.id()
     }
 
-    fn tell(&mut self, line: &str) -> Result<(), Failure> {
+    /// Sends a line and waits for nothing.
+    ///
+    /// # Errors
+    /// The program has ended.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<(), Failure> {
         let Some(input) = &mut self.input else {
             return Err(Failure::new(format!("{} is being ended", self.name)));
         };
-        let told = writeln!(input, "{line}").and_then(|()| input.flush());
+        // In one piece: whoever is asked reads once.
+        let told = input.write_all(format!("{line}\n").as_bytes()).and_then(|()| input.flush());
         told.map_err(|error| Failure::new(format!("{} does not listen any more: {error}", self.name)))
     }
 
@@ -92,6 +110,12 @@ impl Service {
     /// # Errors
     /// Its output ends, or nothing comes in time.
     pub fn line(&mut self, patience: Duration) -> Result<String, Failure> {
+        let line = self.line_within(patience)?;
+        line.ok_or_else(|| Failure::new(format!("{} says nothing for {} s", self.name, patience.as_secs())))
+    }
+
+    /// The same; none if nothing comes in time.
+    fn line_within(&mut self, patience: Duration) -> Result<Option<String>, Failure> {
         let deadline = clock::now() + patience;
         let mut searched = 0;
         loop {
@@ -100,6 +124,7 @@ impl Service {
                 let mut line = std::mem::replace(&mut self.unread, rest);
                 line.pop();
                 return String::from_utf8(line)
+                    .map(Some)
                     .map_err(|_| Failure::new(format!("{} writes something that is not UTF-8", self.name)));
             }
             searched = self.unread.len();
@@ -108,7 +133,7 @@ impl Service {
             }
             let trouble = |error: io::Error| Failure::new(format!("{}: {error}", self.name));
             if !poll::wait_readable(self.output.as_fd(), Some(deadline)).map_err(trouble)? {
-                return Err(Failure::new(format!("{} says nothing for {} s", self.name, patience.as_secs())));
+                return Ok(None);
             }
             let mut chunk = [0; 64 * 1024];
             let count = self.output.read(&mut chunk).map_err(trouble)?;

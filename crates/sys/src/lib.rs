@@ -42,6 +42,7 @@ pub mod semaphore;
 pub mod signal;
 pub mod slots;
 pub mod socket;
+pub mod stepping;
 pub mod thread;
 pub mod turn;
 pub mod usage;

@@ -8,6 +8,7 @@
 //   run OPERATION WARM-UP COUNT [dynamic]   answered by "times WHOLE T1 T2 ... Tcount": nanoseconds, WHOLE from the first call to the end of the
 //                                 last. Operations: nothing octet short long struct longsN structsN octetsN stringN oneway. A oneway's times are those of the
 //                                 sending; WHOLE lasts until a two-way call after the last one has returned.
+//   call OPERATION COUNT          answered by "called": the same without a look at the clock between the calls.
 // Whatever it does not understand is answered by "error TEXT".
 
 #include <chrono>
@@ -270,11 +271,18 @@ int call(CORBA::ORB_ptr orb, const char* reference) {
     std::istringstream words(line);
     std::string word, op, how;
     unsigned warm_up = 0, count = 0;
-    if (!(words >> word >> op >> warm_up >> count) || word != "run") {
+    words >> word >> op >> warm_up;
+    const bool untimed = word == "call";
+    if (!words || (!untimed && (word != "run" || !(words >> count)))) {
       std::cout << "error not understood: " << line << std::endl;
       continue;
     }
     try {
+      if (untimed) {
+        run(target, op, warm_up, 0);
+        std::cout << "called" << std::endl;
+        continue;
+      }
       Run done = words >> how && how == "dynamic" ? run_dynamic(target, op, warm_up, count) : run(target, op, warm_up, count);
       std::cout << "times " << done.whole;
       for (long long time : done.times) std::cout << ' ' << time;

@@ -47,38 +47,83 @@ impl Subject for Calls {
     }
 }
 
-/// The call stands in the loop itself for each operation.
+/// So many calls, each timed.
 pub(crate) fn two_way(
     target: &CountedTargetRef,
     operation: Operation,
     count: usize,
     into: &mut Samples,
 ) -> Result<Duration, Failure> {
+    repeated(target, operation, &mut Timed { count, into })
+}
+
+/// So many calls and nothing beside them; one more where the first answer is compared in full, and no answer is waited for where there is none.
+pub(crate) fn untimed(target: &CountedTargetRef, operation: Operation, count: usize) -> Result<(), Failure> {
+    if operation.is_oneway() {
+        return Untimed { count }.around(|| Ok(target.take_octet(7)?)).map(|_| ());
+    }
+    repeated(target, operation, &mut Untimed { count }).map(|_| ())
+}
+
+/// A loop around a call; answers how long all took.
+trait Repeat {
+    fn around(&mut self, call: impl FnMut() -> Result<(), Failure>) -> Result<Duration, Failure>;
+}
+
+struct Timed<'a> {
+    count: usize,
+    into: &'a mut Samples,
+}
+
+impl Repeat for Timed<'_> {
+    #[inline(always)]
+    fn around(&mut self, call: impl FnMut() -> Result<(), Failure>) -> Result<Duration, Failure> {
+        timed(self.count, self.into, call)
+    }
+}
+
+/// Without a look at the clock.
+struct Untimed {
+    count: usize,
+}
+
+impl Repeat for Untimed {
+    #[inline(always)]
+    fn around(&mut self, mut call: impl FnMut() -> Result<(), Failure>) -> Result<Duration, Failure> {
+        for _ in 0..self.count {
+            call()?;
+        }
+        Ok(Duration::ZERO)
+    }
+}
+
+/// The call stands in the loop itself for each operation.
+fn repeated(target: &CountedTargetRef, operation: Operation, times: &mut impl Repeat) -> Result<Duration, Failure> {
     match operation {
-        Operation::Nothing | Operation::Oneway => timed(count, into, || Ok(target.echo_nothing()?)),
-        Operation::Octet => timed(count, into, || expect(target.echo_octet(7)? == 7)),
-        Operation::Short => timed(count, into, || expect(target.echo_short(-7)? == -7)),
-        Operation::Long => timed(count, into, || expect(target.echo_long(70_000)? == 70_000)),
+        Operation::Nothing | Operation::Oneway => times.around(|| Ok(target.echo_nothing()?)),
+        Operation::Octet => times.around(|| expect(target.echo_octet(7)? == 7)),
+        Operation::Short => times.around(|| expect(target.echo_short(-7)? == -7)),
+        Operation::Long => times.around(|| expect(target.echo_long(70_000)? == 70_000)),
         Operation::Struct => {
             let sent = Mixed { o: 1, l: 2, s: 3 };
-            timed(count, into, || expect(target.echo_struct(&sent)? == sent))
+            times.around(|| expect(target.echo_struct(&sent)? == sent))
         }
         Operation::Longs(length) => {
             let sent: Vec<i32> = (0..length).map(|number| number as i32).collect();
-            sequences(&sent, count, into, || Ok(target.echo_longs(&sent)?))
+            sequences(&sent, times, || Ok(target.echo_longs(&sent)?))
         }
         Operation::Structs(length) => {
             let sent: Vec<Mixed> = (0..length).map(|number| Mixed { o: 1, l: number as i32, s: 3 }).collect();
-            sequences(&sent, count, into, || Ok(target.echo_structs(&sent)?))
+            sequences(&sent, times, || Ok(target.echo_structs(&sent)?))
         }
         Operation::Octets(length) => {
             let sent: Vec<u8> = (0..length).map(|number| number as u8).collect();
-            sequences(&sent, count, into, || Ok(target.echo_octets(&sent)?))
+            sequences(&sent, times, || Ok(target.echo_octets(&sent)?))
         }
         Operation::Text(length) => {
             let sent = "x".repeat(length);
             expect(target.echo_string(&sent)? == sent)?;
-            timed(count, into, || expect(target.echo_string(&sent)?.len() == sent.len()))
+            times.around(|| expect(target.echo_string(&sent)?.len() == sent.len()))
         }
     }
 }
@@ -87,12 +132,11 @@ pub(crate) fn two_way(
 #[inline(always)]
 fn sequences<T: PartialEq, S: AsRef<[T]>>(
     sent: &[T],
-    count: usize,
-    into: &mut Samples,
+    times: &mut impl Repeat,
     mut echo: impl FnMut() -> Result<S, Failure>,
 ) -> Result<Duration, Failure> {
     expect(echo()?.as_ref() == sent)?;
-    timed(count, into, || {
+    times.around(|| {
         let answer = echo()?;
         let answer = answer.as_ref();
         expect(answer.len() == sent.len() && answer.last() == sent.last())
@@ -216,15 +260,16 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_as_long_and_otherwise_is_found_out() {
-        let (sent, mut samples) = ([1, 2, 3], Samples::with_room(2));
-        assert!(sequences(&sent, 2, &mut samples, || Ok(vec![1, 2, 3])).is_ok());
-        assert!(sequences(&sent, 0, &mut samples, || Ok(vec![1, 7, 3])).is_err());
+        let sent = [1, 2, 3];
+        assert!(sequences(&sent, &mut Untimed { count: 2 }, || Ok(vec![1, 2, 3])).is_ok());
+        assert!(sequences(&sent, &mut Untimed { count: 0 }, || Ok(vec![1, 7, 3])).is_err());
         let mut asked = 0;
-        let later = sequences(&sent, 2, &mut samples, || {
+        let mut samples = Samples::with_room(2);
+        let later = sequences(&sent, &mut Timed { count: 2, into: &mut samples }, || {
             asked += 1;
             Ok(if asked == 1 { vec![1, 2, 3] } else { vec![1, 2, 4] })
         });
         assert!(later.is_err());
-        assert!(sequences(&[0_u8; 0], 1, &mut samples, || Ok(Vec::new())).is_ok());
+        assert!(sequences(&[0_u8; 0], &mut Untimed { count: 1 }, || Ok(Vec::new())).is_ok());
     }
 }

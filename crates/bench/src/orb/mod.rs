@@ -1,5 +1,6 @@
-//! Corelane as it is measured: servants and servers in processes of their own, the client in ours.
+//! Corelane as it is measured: servants and servers in processes of their own, the client in ours or in one of its own.
 
+pub(crate) mod caller;
 pub(crate) mod client;
 pub(crate) mod dynamic;
 pub(crate) mod levels;

@@ -227,14 +227,22 @@ impl Peer {
         if how == Invocation::Dynamic && self.kind != Kind::OmniOrb {
             return Err(Failure::new(format!("{}'s program has no dynamic invocation", self.kind)));
         }
+        let name = format!("{}'s client", self.kind);
+        let client = self.caller(reference, placement)?;
+        Ok(Calls { name, client, operation, how, server })
+    }
+
+    /// Starts a client of that reference, which calls when it is told to.
+    ///
+    /// # Errors
+    /// It does not start, or the server does not answer.
+    pub(crate) fn caller(&self, reference: &str, placement: &Placement) -> Result<Service, Failure> {
         let mut command = self.command();
         command.arg(reference);
         if self.kind == Kind::OmniOrb {
             command.args(LARGE_MESSAGES);
         }
-        let name = format!("{}'s client", self.kind);
-        let (client, _) = Service::start(&name, command, placement, Side::Client)?;
-        Ok(Calls { name, client, operation, how, server })
+        Ok(Service::start(&format!("{}'s client", self.kind), command, placement, Side::Client)?.0)
     }
 }
 

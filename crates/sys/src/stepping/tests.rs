@@ -1,0 +1,179 @@
+//! A forked child counts for us: each octet that it reads asks for as many atomic additions, and is sent back when they are done.
+
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+
+static SUM: AtomicU64 = AtomicU64::new(0);
+
+/// What the child is to do next: this, or so many additions.
+const SPIN: u8 = 255;
+
+struct Child {
+    id: libc::pid_t,
+    requests: PipeWriter,
+    answers: PipeReader,
+}
+
+impl Child {
+    fn start() -> Child {
+        let (theirs, requests) = io::pipe().unwrap();
+        let (answers, ours) = io::pipe().unwrap();
+        let (from, to) = (theirs.as_raw_fd(), ours.as_raw_fd());
+        // SAFETY: the child calls nothing but system calls, which a forked child may.
+        let id = unsafe { libc::fork() };
+        if id == 0 {
+            serve(from, to);
+        }
+        assert!(id > 0);
+        Child { id, requests, answers }
+    }
+
+    /// All that its one thread did for a request.
+    fn counted(&mut self, stepped: &mut Stepped, request: u8) -> Counts {
+        stepped.until_all_wait(soon()).unwrap();
+        let before = stepped.counts().next().unwrap();
+        self.requests.write_all(&[request]).unwrap();
+        let bound = soon();
+        while stepped.counts().next().unwrap() == before {
+            assert!(clock::now() < bound);
+            stepped.until_all_wait(soon()).unwrap();
+        }
+        assert_eq!(self.answer(), request);
+        stepped.counts().next().unwrap() - before
+    }
+
+    fn answer(&mut self) -> u8 {
+        let mut octet = [0];
+        self.answers.read_exact(&mut octet).unwrap();
+        octet[0]
+    }
+
+    /// How it ended.
+    fn end(self) -> libc::c_int {
+        let Child { id, requests, answers } = self;
+        drop((requests, answers));
+        let mut status = 0;
+        // SAFETY: `status` is one writable int, and the child is ours.
+        call::restarting(|| unsafe { libc::waitpid(id, &raw mut status, libc::__WALL) }).unwrap();
+        status
+    }
+}
+
+/// The child. It keeps no descriptor but the two, so that its input ends with the parent's test.
+fn serve(from: libc::c_int, to: libc::c_int) -> ! {
+    // SAFETY: numbers only; what the parent had open stays open there.
+    unsafe {
+        libc::dup2(from, 0);
+        libc::dup2(to, 1);
+        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
+    }
+    let mut octet = 0_u8;
+    // Not by functions of the C library that a thread may be cancelled in: these have atomic operations of their own.
+    // SAFETY: `octet` is one live octet.
+    while unsafe { libc::syscall(libc::SYS_read, 0, &raw mut octet, 1) } == 1 {
+        if octet == SPIN {
+            loop {
+                SUM.load(Ordering::Relaxed);
+            }
+        }
+        for _ in 0..octet {
+            SUM.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_write, 1, &raw const octet, 1) };
+    }
+    // SAFETY: ends the child without what the parent wanted to be done at its end.
+    unsafe { libc::_exit(7) }
+}
+
+fn soon() -> Monotonic {
+    clock::now() + Duration::from_secs(60)
+}
+
+/// None where the kernel does not let this process trace; which the test then says.
+fn attached(child: libc::pid_t) -> Option<Stepped> {
+    match Stepped::attach(child as u32, &[child as u32]) {
+        Ok(stepped) => Some(stepped),
+        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) => {
+            println!("skipped: the kernel does not let this process trace: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn atomic_operations_and_system_calls_are_counted_one_by_one() {
+    let mut child = Child::start();
+    let Some(mut stepped) = attached(child.id) else { return };
+    // The first request finds the thread where its system call was interrupted.
+    child.counted(&mut stepped, 1);
+    let counted: Vec<Counts> = [0, 1, 5, 5].map(|request| child.counted(&mut stepped, request)).to_vec();
+    for (counts, atomics) in counted.iter().zip([0, 1, 5, 5]) {
+        assert_eq!((counts.atomics, counts.system_calls), (atomics, 2), "{counted:?}");
+    }
+    assert!(counted[1].instructions > counted[0].instructions && counted[3] == counted[2], "{counted:?}");
+    assert!(!stepped.has_ended());
+    drop(stepped);
+    // It goes on as if nothing had been, and ends by itself.
+    child.requests.write_all(&[9]).unwrap();
+    assert_eq!(child.answer(), 9);
+    let status = child.end();
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:x}");
+}
+
+#[test]
+fn who_never_waits_is_given_up_and_let_go() {
+    let mut child = Child::start();
+    let Some(mut stepped) = attached(child.id) else { return };
+    child.requests.write_all(&[SPIN]).unwrap();
+    let refused = loop {
+        // Until it has read its request it waits.
+        if let Err(error) = stepped.until_all_wait(clock::now() + Duration::from_millis(20)) {
+            break error;
+        }
+    };
+    assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+    drop(stepped);
+    // SAFETY: the child is ours and has not been waited for.
+    unsafe { libc::kill(child.id, libc::SIGKILL) };
+    assert!(libc::WIFSIGNALED(child.end()));
+}
+
+#[test]
+fn a_process_that_ends_is_over() {
+    let child = Child::start();
+    let Some(mut stepped) = attached(child.id) else { return };
+    stepped.until_all_wait(soon()).unwrap();
+    drop((child.requests, child.answers));
+    let bound = soon();
+    while !stepped.has_ended() {
+        assert!(clock::now() < bound);
+        stepped.until_all_wait(soon()).unwrap();
+    }
+    assert!(stepped.counts().next().unwrap().instructions > 0);
+    // There is nobody to let go.
+    drop(stepped);
+}
+
+#[test]
+fn a_child_does_not_outlive_the_thread_that_steps_it() {
+    let child = Child::start();
+    let id = child.id;
+    let forgotten = std::thread::spawn(move || attached(id).map(mem::forget).is_some());
+    if forgotten.join().unwrap() {
+        let status = child.end();
+        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL, "{status:x}");
+    }
+}
+
+#[test]
+fn who_is_not_there_is_refused() {
+    // Above the largest process id of any Linux.
+    let refused = Stepped::attach(1 << 30, &[1 << 30]).unwrap_err();
+    let missing = refused.raw_os_error() == Some(libc::ESRCH);
+    assert!(missing || matches!(refused.kind(), io::ErrorKind::PermissionDenied), "{refused}");
+}
