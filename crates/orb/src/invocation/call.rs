@@ -70,8 +70,13 @@ pub(crate) fn oneway<'a>(
     if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
         return crate::poa::send_local(object, operation, arguments);
     }
-    let replaced = crate::rt::client::under_policies_of_thread(core, object);
-    let object = &replaced;
+    let replaced;
+    let object = if crate::rt::client::has_policies_of_thread() {
+        replaced = crate::rt::client::under_policies_of_thread(core, object);
+        &replaced
+    } else {
+        object
+    };
     let response = match scope {
         SyncScope::None | SyncScope::Transport => ResponseExpected::None,
         SyncScope::Server => ResponseExpected::Server,
