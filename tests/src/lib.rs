@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod any;
+pub mod raw;
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -93,6 +94,13 @@ impl Probe for TestProbe {
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
+    }
+
+    fn sevens_when(&self, others: i32, count: u32) -> Result<Octets, SystemException> {
+        while self.met.load(Ordering::SeqCst) < others {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.sevens(count)
     }
 
     fn refuse(&self, code: i32) -> Result<(), RefuseError> {

@@ -1,55 +1,14 @@
 //! What a peer still gets when its connection ends, and how much of it may wait.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use corelane::{Dispatch, Endpoint, Orb, PoolConfig, Reference};
-use corelane_tests::{EVERY_DISPATCH, Server, client, serve, serve_with};
-use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
-use corelane_wire::{Encoder, Version};
+use corelane::{Dispatch, Orb, PoolConfig};
+use corelane_tests::raw::{REPLY, connect, header, key, request};
+use corelane_tests::{EVERY_DISPATCH, client, serve, serve_with};
 
-const REPLY: u8 = 1;
 const CLOSE_CONNECTION: u8 = 5;
 const MESSAGE_ERROR: u8 = 6;
-
-fn connect(server: &Server) -> TcpStream {
-    let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
-    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    stream
-}
-
-/// The key of the server's probe.
-fn key(server: &Server) -> Vec<u8> {
-    let profile = server.probe.as_object().ior().known_profiles().next().unwrap();
-    profile.object_key.to_vec()
-}
-
-fn request<'a>(key: &[u8], id: u32, operation: &str, arguments: impl FnOnce(&mut Encoder<'a>)) -> Vec<u8> {
-    let mut encoder = Encoder::new();
-    let head = RequestHead {
-        version: Version::GIOP_1_2,
-        request_id: id,
-        response: ResponseExpected::Target,
-        target: Target::Key(key),
-        operation: operation.as_bytes(),
-        contexts: &[],
-    };
-    giop::write_request_header(&mut encoder, &head).unwrap();
-    arguments(&mut encoder);
-    giop::finish(&mut encoder).unwrap();
-    encoder.slices().collect::<Vec<_>>().concat()
-}
-
-/// Type and size of the next message.
-fn header(stream: &mut TcpStream) -> (u8, usize) {
-    let mut header = [0; 12];
-    stream.read_exact(&mut header).unwrap();
-    let size = header[8..].try_into().unwrap();
-    let size = if header[6] & 1 == 1 { u32::from_le_bytes(size) } else { u32::from_be_bytes(size) };
-    (header[7], size as usize)
-}
 
 /// The reply that fills the connection when the ORB is shut down is not lost: it comes whole, then CloseConnection, then the end.
 #[test]
@@ -110,34 +69,6 @@ fn a_peer_that_reads_again_gets_every_reply() {
             assert!(ids.iter().copied().eq(1..=CALLS), "{dispatch:?}");
         });
         assert_eq!(server.orb.event_counts().replies_unread, 0, "{dispatch:?}");
-    }
-}
-
-/// A peer that has closed its sending side gets every reply to what it sent before, however large, and then the end.
-#[test]
-fn a_half_closed_peer_gets_all_that_it_asked_for() {
-    const SIZE: u32 = 6 << 20;
-    for (dispatch, calls) in EVERY_DISPATCH.into_iter().flat_map(|dispatch| [(dispatch, 1), (dispatch, 12)]) {
-        let server = serve(dispatch);
-        let mut stream = connect(&server);
-        let key = key(&server);
-        let all: Vec<u8> =
-            (1..=calls).flat_map(|id| request(&key, id, "sevens", |encoder| encoder.write_u32(SIZE))).collect();
-        stream.write_all(&all).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-        // Time for the server to come to the end of what was sent. Without it less is tested, and nothing fails.
-        stream.peek(&mut [0]).unwrap();
-        std::thread::sleep(Duration::from_millis(50));
-        for _ in 0..calls {
-            let (kind, size) = header(&mut stream);
-            let mut body = vec![0; size];
-            stream.read_exact(&mut body).unwrap_or_else(|cut| panic!("{dispatch:?}, {calls} calls: {cut}"));
-            assert_eq!((kind, size > SIZE as usize, body[size - 1]), (REPLY, true, 7), "{dispatch:?}");
-        }
-        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{dispatch:?}");
-        while server.orb.event_counts().connections_closed == 0 {
-            std::thread::yield_now();
-        }
     }
 }
 
@@ -215,43 +146,6 @@ fn one_connection_does_not_fill_the_queue() {
             stream.read_exact(&mut body).unwrap();
             assert_eq!((kind, &body[4..8]), (REPLY, &[0; 4][..]), "a request was refused");
         }
-    }
-}
-
-/// A peer that has said all it will may still listen: what it asked is answered.
-#[test]
-fn a_half_closed_peer_gets_its_reply() {
-    for dispatch in EVERY_DISPATCH {
-        let server = serve(dispatch);
-        let mut stream = connect(&server);
-        stream.write_all(&request(&key(&server), 7, "slow", |encoder| encoder.write_u32(50))).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-        let (kind, size) = header(&mut stream);
-        let mut rest = Vec::new();
-        stream.read_to_end(&mut rest).unwrap_or_else(|cut| panic!("{dispatch:?}: {cut}"));
-        assert_eq!((kind, size, rest.len()), (REPLY, rest.len(), size), "{dispatch:?}");
-        assert_eq!(rest[..8], [7, 0, 0, 0, 0, 0, 0, 0], "{dispatch:?}: another id, or an exception");
-    }
-}
-
-/// One that listens no more either, and does not say so, keeps its connection only for so long.
-#[test]
-fn a_half_closed_peer_that_reads_nothing_is_let_go() {
-    for dispatch in EVERY_DISPATCH {
-        let pool = PoolConfig { dispatch, output_timeout: Duration::from_millis(200), ..PoolConfig::default() };
-        let server = serve_with(
-            Orb::builder().pool(pool).idle_connection_time(Duration::from_millis(1)).listen("tcp:127.0.0.1:0"),
-        );
-        let mut stream = connect(&server);
-        let data = vec![7; 24 << 20];
-        stream.write_all(&request(&key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap())).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-        let start = Instant::now();
-        while server.orb.event_counts().connections_closed == 0 {
-            assert!(start.elapsed() < Duration::from_secs(20), "{dispatch:?}: it is held");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        drop(stream);
     }
 }
 

@@ -51,6 +51,16 @@ pub enum Event {
         /// In favour of a new one.
         made_room: bool,
     },
+    /// A connection that was on its way to the end was closed in favour of a new one, because the pool holds as many as it may or the process has
+    /// no descriptors left: its peer had not taken its last replies, or had not closed, for longer than any other.
+    EndCut {
+        /// Who.
+        peer: Peer,
+        /// Octets that it held.
+        octets: usize,
+        /// How long its end had taken.
+        after: Duration,
+    },
     /// The pool holds as many connections as it may; this one was closed at once.
     ConnectionRefused {
         /// Who.
@@ -147,6 +157,9 @@ impl fmt::Display for Event {
             Event::SilentClosed { peer, silent, made_room: false } => {
                 write!(f, "{peer} sent no request within {silent:?}")
             }
+            Event::EndCut { peer, octets, after } => {
+                write!(f, "{peer} made room for a new connection: its end took {after:?}, and it held {octets} octets")
+            }
             Event::ConnectionRefused { peer, most } => write!(f, "{peer} was refused: {most} connections are open"),
             Event::AcceptFailed { listener, error } => {
                 write!(f, "a connection at {listener} could not be accepted: {error}")
@@ -195,6 +208,8 @@ pub struct EventCounts {
     pub held_too_much: u64,
     /// Connections closed because their peers sent nothing.
     pub silent_closed: u64,
+    /// Connections closed because their ends took longest when a new one needed room.
+    pub ends_cut: u64,
     /// Connections refused for want of room.
     pub connections_refused: u64,
     /// Servants that panicked.
@@ -254,6 +269,7 @@ pub(crate) struct Events {
     unread: AtomicU64,
     held_too_much: AtomicU64,
     silent_closed: AtomicU64,
+    ends_cut: AtomicU64,
     refused: AtomicU64,
     panics: AtomicU64,
     handed_over: AtomicU64,
@@ -296,6 +312,7 @@ impl Events {
             Event::RepliesUnread { .. } => Some(&self.unread),
             Event::HeldTooMuch { .. } => Some(&self.held_too_much),
             Event::SilentClosed { .. } => Some(&self.silent_closed),
+            Event::EndCut { .. } => Some(&self.ends_cut),
             Event::ConnectionRefused { .. } => Some(&self.refused),
             Event::ServantPanicked { .. } => Some(&self.panics),
             Event::PriorityRefused { .. } => Some(&self.priorities_refused),
@@ -326,6 +343,7 @@ impl Events {
             replies_unread: read(&self.unread),
             held_too_much: read(&self.held_too_much),
             silent_closed: read(&self.silent_closed),
+            ends_cut: read(&self.ends_cut),
             connections_refused: read(&self.refused),
             panics: read(&self.panics),
             handed_over: read(&self.handed_over),

@@ -1,22 +1,37 @@
 //! How connections end: what waits for the peer and the last message are sent, then writing ends, then the peer's
 //! last octets are read, so that the kernel does not cut the connection before the peer has read the message.
 //!
-//! [`Closing`] decides, with time as an argument; it has no clock and no sockets. The connection carries its steps out, and
-//! [`Lingering`] is the bounded list of the connections that are on their way to the end.
+//! [`Closing`] decides, with time as an argument; it has no clock and no sockets, nor has [`stage`]. The connection carries its steps out.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{PiMutex, Scope};
 
-use super::connection::Connection;
-
-/// Connections of a lane that end at a time; the oldest is cut for a further one.
-pub(crate) const MOST: usize = 256;
 /// Octets that are read from a peer that goes on sending: more than the buffers of both systems hold of what it had sent before
 /// it could know.
 pub(crate) const DISCARDED: usize = 4 << 20;
+
+/// Where a connection stands that nobody finds any more, and whose last user is out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Its peer is to get more: requests of it wait to be answered, or run late.
+    Serving,
+    /// All has been said but for the last message.
+    Ending,
+    /// It is closed.
+    Gone,
+}
+
+/// Where it stands: whether requests are still to be answered to a peer that reads, the last message has been said, and it is closed.
+#[must_use]
+pub(crate) fn stage(answers: bool, finished: bool, closed: bool) -> Stage {
+    match (closed, finished, answers) {
+        (true, ..) => Stage::Gone,
+        (false, false, true) => Stage::Serving,
+        // Behind the last message nothing is sent, whatever still runs.
+        (false, true, _) | (false, false, false) => Stage::Ending,
+    }
+}
 
 /// What to do next for a connection that ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,78 +146,19 @@ impl Closing {
     }
 }
 
-/// Connections that are over but for the peer's last octets.
-#[derive(Debug)]
-pub(crate) struct Lingering(PiMutex<Vec<Arc<Connection>>>);
-
-impl Lingering {
-    pub(crate) fn new() -> Self {
-        Lingering(PiMutex::new("closing connections", Scope::Lane, Vec::new()))
-    }
-
-    /// Lists a connection, and gives the one that has to go for it.
-    #[cold]
-    pub(crate) fn admit(&self, connection: Arc<Connection>) -> Option<Arc<Connection>> {
-        let mut list = self.0.lock();
-        let oldest = (list.len() >= MOST).then(|| list.remove(0));
-        list.push(connection);
-        oldest
-    }
-
-    /// Something has happened to the connection that was at `place`.
-    #[cold]
-    pub(crate) fn look(&self, place: (u32, u32), now: Monotonic) {
-        let found = self.0.lock().iter().find(|connection| connection.place == place).cloned();
-        if let Some(connection) = found
-            && connection.linger(now)
-        {
-            self.forget(&connection);
-        }
-    }
-
-    /// Time has passed: looks at all of them. True while any are left.
-    pub(crate) fn tidy(&self, now: Monotonic) -> bool {
-        // Reading and writing happen outside of the lock: the list is the whole lane's.
-        let listed = self.0.lock().clone();
-        for connection in &listed {
-            if connection.linger(now) {
-                self.forget(connection);
-            }
-        }
-        !self.0.lock().is_empty()
-    }
-
-    /// Those that are listed.
-    pub(crate) fn listed(&self) -> Vec<Arc<Connection>> {
-        self.0.lock().clone()
-    }
-
-    fn forget(&self, connection: &Arc<Connection>) {
-        self.0.lock().retain(|listed| !Arc::ptr_eq(listed, connection));
-    }
-
-    /// Those that end in their peers' own time have `time` left.
-    pub(crate) fn hurry(&self, now: Monotonic, time: Duration) {
-        for connection in self.listed() {
-            connection.hurry(now, time);
-        }
-    }
-
-    /// Cuts those that are left.
-    pub(crate) fn cut(&self) {
-        let listed = std::mem::take(&mut *self.0.lock());
-        for connection in listed {
-            connection.close();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const START: Monotonic = Monotonic::from_nanos(1_000_000);
     const TIME: Duration = Duration::from_secs(2);
+
+    #[test]
+    fn nothing_ends_while_there_is_something_to_say() {
+        assert_eq!(stage(true, false, false), Stage::Serving);
+        assert_eq!([stage(false, false, false), stage(true, true, false)], [Stage::Ending; 2]);
+        assert_eq!([stage(true, false, true), stage(true, true, true)], [Stage::Gone; 2]);
+    }
 
     #[test]
     fn what_waits_is_sent_before_writing_ends_and_the_peer_is_read_to_its_end() {

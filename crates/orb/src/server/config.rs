@@ -71,8 +71,10 @@ pub struct PoolConfig {
     pub ceiling: Option<Priority>,
     /// Connections held at most. A further one takes the place of the one whose peer has been silent longest: one that never sent a whole
     /// message first, else one that has been idle for ten seconds; it is told by CloseConnection, upon which a client connects anew when
-    /// it has something to say. If there is none, the further one is closed at once. The same is done where the process has no
-    /// descriptors left. Stops a peer that opens connections without end.
+    /// it has something to say. Those that are on their way to the end count too, until their peers have taken the last replies: if
+    /// none is silent, the one whose end has taken longest is closed ([`Event::EndCut`](crate::Event::EndCut)), and if there is none of
+    /// either, the further one at once. The same is done where the process has no descriptors left. Stops a peer that opens
+    /// connections without end, and one that closes its sending side on many and never reads.
     pub connections: usize,
     /// Octets of requests that may wait in the queue of a half-synchronous pool, and of those that came in at another lane and wait for
     /// a thread of this one; past it they are refused with TRANSIENT 1, as past the bound on their number. A request that finds nothing waiting is taken whatever its size.

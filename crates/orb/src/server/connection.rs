@@ -5,6 +5,8 @@
 //! does not take at once waits, and meanwhile nothing more is read from it, and no request of it that waits for a thread begins
 //! to run. How it ends is decided by [`Closing`].
 
+mod ending;
+
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,7 +25,7 @@ use corelane_wire::{CharSet, CodeSets, Octets, Version, WideSet};
 use super::admission;
 use super::arriving::Arriving;
 use super::budget::{Account, Budget};
-use super::closing::{Closing, Outcome, Step};
+use super::closing::Closing;
 use super::lane::{Lane, Work};
 use super::silence::{self, Rank};
 use super::unsent::{Keep, Unsent};
@@ -32,6 +34,7 @@ use crate::clock;
 use crate::orb::Core;
 use crate::receive::ReceiveBuffer;
 use crate::rt::station;
+pub(crate) use ending::{Farewell, Late, Progress};
 
 /// Replies leave in slices of this size where one of a higher priority may be waiting for the kernel, and whatever
 /// the peer does not take at once does.
@@ -47,6 +50,8 @@ pub(crate) struct Connection {
     congested: AtomicBool,
     /// Requests that are read and do not run: they wait for a thread, or for what holds them.
     waiting: AtomicU32,
+    /// Requests that run and had waited until nobody found the connection any more; they are counted among those that wait too.
+    late: AtomicU32,
     /// A request of it was handed over to another lane, whose thread answers it.
     elsewhere: AtomicBool,
     /// Those of them that are in the lane's queue, and their octets.
@@ -70,6 +75,8 @@ pub(crate) struct Connection {
     opened: u32,
     /// The peer sends nothing any more; it may still read.
     peer_ended: AtomicBool,
+    /// Nobody finds it any more, and whoever had found it is out of it.
+    left: AtomicBool,
     /// It was closed for its peer's silence: the peer is told that what it may have sent meanwhile did not run.
     dismissed: AtomicBool,
     /// Messages have begun and are not whole.
@@ -238,6 +245,7 @@ impl Connection {
             output: Output::new(origin.mixed),
             congested: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
+            late: AtomicU32::new(0),
             elsewhere: AtomicBool::new(false),
             queued: AtomicUsize::new(0),
             queued_octets: AtomicUsize::new(0),
@@ -248,6 +256,7 @@ impl Connection {
             heard: AtomicU32::new(silence::NEVER),
             opened: origin.opened,
             peer_ended: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             dismissed: AtomicBool::new(false),
             unfinished: AtomicBool::new(false),
             arriving: PiMutex::new("unfinished messages", Scope::Connection, Arriving::default()),
@@ -483,10 +492,14 @@ impl Connection {
         Sent::Queued
     }
 
-    /// The peer reads again: sends what waits. True when nothing waits any more and reading goes on.
+    /// The peer reads again: sends what waits. True when nothing waits any more and reading goes on. Behind the last message nothing does:
+    /// [`linger`](Self::linger) sends then.
     #[cold]
     pub(crate) fn flush(&self) -> io::Result<bool> {
         self.output.with(|writing| {
+            if writing.closing.is_some() {
+                return Ok(false);
+            }
             let before = writing.queue.len();
             let sent = self.send_queue(writing);
             if writing.queue.len() < before {
@@ -500,26 +513,6 @@ impl Connection {
             }
             Ok(flushed)
         })
-    }
-
-    /// What was postponed, now that nothing waits for the peer.
-    #[cold]
-    pub(crate) fn take_postponed(self: &Arc<Self>) -> Vec<(Waiting, Message)> {
-        let postponed = self.output.with(|writing| std::mem::take(&mut writing.postponed));
-        // They are among those that wait already.
-        let waits =
-            |Postponed { message, since }| (Waiting { connection: Arc::clone(self), since, queued: None }, message);
-        postponed.into_iter().map(waits).collect()
-    }
-
-    /// The peer sends nothing any more. True if it is owed nothing either: that is, but for the requests that run now. If not, it is
-    /// listed for reading when what it waits for has left.
-    #[cold]
-    pub(crate) fn note_peer_ended(&self) -> bool {
-        self.note_unfinished(0, None, 0);
-        self.peer_ended.store(true, Ordering::SeqCst);
-        let owed = self.waiting.load(Ordering::SeqCst) > 0 || self.congested.load(Ordering::SeqCst);
-        !owed || self.is_closed()
     }
 
     /// Whether the peer is known to send nothing any more.
@@ -537,93 +530,6 @@ impl Connection {
             }
         }
         Ok(true)
-    }
-
-    /// Puts the last message behind what waits: from now on nothing else is sent. [`linger`](Self::linger) does the rest, within
-    /// `time`.
-    #[cold]
-    pub(crate) fn finish(&self, last: &[u8], now: Monotonic, time: Duration) {
-        self.output.with(|writing| {
-            if writing.closing.is_none() {
-                writing.queue.push(last, &Octets::copy_from);
-                writing.closing = Some(Closing::new(now, time));
-            }
-        });
-    }
-
-    /// Nobody serves it any more: if replies wait, the peer has them as long as it takes some of them within `time`, and then the end.
-    #[cold]
-    pub(crate) fn finish_replies(&self, now: Monotonic, time: Duration) {
-        self.output.with(|writing| {
-            if writing.closing.is_none() && !writing.queue.is_empty() {
-                writing.closing = Some(Closing::while_it_reads(now, time));
-            }
-        });
-    }
-
-    /// If it ends in its peer's own time: `time` is what is left of that.
-    #[cold]
-    pub(crate) fn hurry(&self, now: Monotonic, time: Duration) {
-        self.output.with(|writing| {
-            if let Some(closing) = &mut writing.closing {
-                closing.hurry(now, time);
-            }
-        });
-    }
-
-    /// Whether the last message has been said.
-    #[cold]
-    pub(crate) fn is_finished(&self) -> bool {
-        self.output.with(|writing| writing.closing.is_some())
-    }
-
-    /// Goes on with the end of the connection as far as it goes now. True when it is over.
-    #[cold]
-    pub(crate) fn linger(&self, now: Monotonic) -> bool {
-        self.output.with(|writing| self.linger_locked(writing, now))
-    }
-
-    fn linger_locked(&self, writing: &mut Writing, now: Monotonic) -> bool {
-        let Some(mut step) = writing.closing.as_ref().map(|closing| closing.look(now)) else { return false };
-        loop {
-            let outcome = match step {
-                Step::Send => {
-                    let before = writing.queue.len();
-                    let sent = self.send_queue(writing);
-                    let left = writing.queue.len();
-                    self.account.set_output(writing.queue.held());
-                    match sent {
-                        Ok(true) => Outcome::Sent,
-                        Ok(false) if left < before => Outcome::Took(now),
-                        Ok(false) => Outcome::Full,
-                        Err(_) => Outcome::Failed,
-                    }
-                }
-                Step::EndWriting => {
-                    self.stream.shutdown(Half::Write);
-                    Outcome::WritingEnded
-                }
-                Step::Read => self.discard(),
-                Step::Wait => return false,
-                Step::Cut => {
-                    self.close();
-                    return true;
-                }
-                Step::Over => return true,
-            };
-            let Some(closing) = &mut writing.closing else { return false };
-            step = closing.after(outcome);
-        }
-    }
-
-    fn discard(&self) -> Outcome {
-        let mut waste = [0; 16 * 1024];
-        match self.stream.recv(&mut waste, Wait::Now) {
-            Ok(0) => Outcome::PeerEnded,
-            Ok(count) => Outcome::Read(count),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Outcome::Dry,
-            Err(_) => Outcome::Failed,
-        }
     }
 
     /// Whether messages have begun and are not whole.
@@ -710,18 +616,6 @@ impl Connection {
         self.dismissed.load(Ordering::SeqCst)
     }
 
-    /// Sends the last message as far as the transport takes it, and ends at once: its descriptor is needed.
-    #[cold]
-    pub(crate) fn end_with(&self, last: &[u8]) {
-        self.output.with(|writing| {
-            if writing.queue.is_empty() {
-                // Whoever does not take it learns of the end all the same.
-                let _ = self.stream.send(last, Wait::Now);
-            }
-        });
-        self.close();
-    }
-
     /// What it makes its lane hold.
     pub(crate) fn account(&self) -> &Account {
         &self.account
@@ -748,7 +642,7 @@ impl Waiting {
     fn postpone_locked(self, message: Message) -> Option<(Waiting, Message)> {
         let connection = &self.connection;
         let given_back = connection.output.with(|writing| {
-            if writing.queue.is_empty() || writing.closing.is_some() {
+            if writing.queue.is_empty() || writing.closing.is_some() || connection.is_closed() {
                 return Some(message);
             }
             connection.waiting.fetch_add(1, Ordering::SeqCst);

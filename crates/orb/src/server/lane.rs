@@ -15,15 +15,16 @@ use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
 use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::notice::Notice;
-use corelane_sys::slots::{Guard, Retired, SlotTable};
+use corelane_sys::slots::{Guard, SlotTable};
 use corelane_sys::thread::{Builder, JoinHandle};
 use corelane_sys::turn::TurnGuard;
 
 use super::admission;
 use super::budget::Budget;
-use super::closing::Lingering;
 use super::config::{Dispatch, PoolConfig};
-use super::connection::{Connection, Reading, Waiting};
+use super::connection::{Connection, Late, Reading, Waiting};
+use super::dedicated;
+use super::endings::Endings;
 use super::keeper::Keeper;
 use super::queue::Queue;
 use super::ready::ReadyList;
@@ -31,10 +32,8 @@ pub(crate) use super::ready::Work;
 use super::rush::Rush;
 use super::silence::Silence;
 use super::worker::{Message, Read, Worker};
-use super::{dedicated, request};
 use crate::clock;
 use crate::event::Event as OrbEvent;
-use crate::fault::Fault;
 use crate::orb::Core;
 use crate::poa::Resume;
 use crate::rt::Protocol;
@@ -81,10 +80,10 @@ pub(crate) struct Lane {
     pub(crate) queue: Option<Queue>,
     /// Leaders and followers at best effort only.
     pub(super) rush: Option<Rush>,
-    lingering: Lingering,
+    pub(super) endings: Endings,
     pub(super) budget: Arc<Budget>,
     /// How long a peer has for its part of the end.
-    closing_time: Duration,
+    pub(super) closing_time: Duration,
     /// Thread per connection only.
     dedicated: PiMutex<Vec<(JoinHandle<()>, Weak<Connection>)>>,
     /// Accepting stopped for want of descriptors; the next connection that ends starts it again.
@@ -100,7 +99,14 @@ pub(crate) struct Lane {
 }
 
 /// A connection that does not end meanwhile.
-pub(crate) type Held<'l> = Guard<'l, Arc<Connection>>;
+#[derive(Debug)]
+#[must_use = "it may end when this is dropped"]
+pub(crate) enum Held<'l> {
+    /// It is served.
+    Served(#[expect(dead_code, reason = "held for its end")] Guard<'l, Arc<Connection>>),
+    /// Nobody finds it any more; what it is held for had waited.
+    Late(#[expect(dead_code, reason = "held for its end")] Late),
+}
 
 /// Why a connection is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +167,7 @@ impl Lane {
                 waking: Notice::new(),
                 queue,
                 rush,
-                lingering: Lingering::new(),
+                endings: Endings::new(),
                 budget,
                 closing_time,
                 dedicated: PiMutex::new("threads of connections", Scope::Lane, Vec::new()),
@@ -348,7 +354,7 @@ impl Lane {
 
     /// Keeps a connection from ending while its request runs. `None` if it has ended.
     #[inline]
-    pub(crate) fn hold(&self, connection: &Connection) -> Option<Held<'_>> {
+    pub(crate) fn hold(&self, connection: &Connection) -> Option<Guard<'_, Arc<Connection>>> {
         self.connections.get(connection.place.0, connection.place.1)
     }
 
@@ -365,17 +371,16 @@ impl Lane {
 
     /// The turn of a message that had to wait, and its connection, which does not end while it is held. `None` if replies wait for the
     /// peer, so that the message does too, or if it does not run any more.
-    pub(crate) fn begin(
-        &self,
-        waiting: Waiting,
-        message: Message,
-    ) -> Option<(Option<Held<'_>>, Arc<Connection>, Message)> {
+    pub(crate) fn begin(&self, waiting: Waiting, message: Message) -> Option<(Held<'_>, Arc<Connection>, Message)> {
         // Held while it still waits: the connection does not end in between.
-        let held = self.hold(&waiting);
-        let (waiting, message) = if held.is_some() { waiting.postpone(message)? } else { (waiting, message) };
+        let served = self.hold(&waiting);
+        let (waiting, message) = waiting.postpone(message)?;
+        let lives = served.is_some();
+        let held = served.map_or_else(|| Held::Late(waiting.late()), Held::Served);
         let connection = waiting.leave();
-        let told = self.closing.load(Ordering::Acquire) || connection.is_dismissed();
-        admission::runs_late(held.is_some(), told).then_some((held, connection, message))
+        // Sequentially consistent: who closes the lane finds what begins late, or is found here.
+        let told = self.closing.load(Ordering::SeqCst) || connection.is_dismissed();
+        admission::runs_late(lives, told).then_some((held, connection, message))
     }
 
     /// The next piece of listed work, if there is any.
@@ -456,7 +461,7 @@ impl Lane {
     #[inline]
     fn read_one(&self, core: &Arc<Core>, worker: &mut Worker, place: (u32, u32), why: Why) -> bool {
         let Some(connection) = self.connections.get(place.0, place.1) else {
-            self.go_on_ending(place);
+            self.go_on_ending(core, place);
             return false;
         };
         if why == Why::Reported && connection.is_congested() {
@@ -489,11 +494,6 @@ impl Lane {
                         break (message, true);
                     }
                 },
-                Read::Over if connection.has_peer_ended() => {
-                    drop(turn);
-                    self.peer_ended(core, &connection);
-                    return false;
-                }
                 Read::Nothing | Read::Over => match turn.leave() {
                     Ok(()) => return false,
                     Err(noted) => turn = told(noted),
@@ -553,7 +553,7 @@ impl Lane {
 
     #[cold]
     fn flush(&self, core: &Arc<Core>, place: (u32, u32)) {
-        let Some(connection) = self.connections.get(place.0, place.1) else { return self.go_on_ending(place) };
+        let Some(connection) = self.connections.get(place.0, place.1) else { return self.go_on_ending(core, place) };
         if !connection.is_congested() {
             return;
         }
@@ -571,79 +571,11 @@ impl Lane {
 
     /// A request that was postponed has its turn.
     #[cold]
-    fn resume(&self, waiting: Waiting, message: Message) {
+    pub(super) fn resume(&self, waiting: Waiting, message: Message) {
         match &self.queue {
             Some(queue) => queue.push_again(waiting, message),
             None => self.push(Work::Serve(waiting, message)),
         }
-    }
-
-    /// The peer sends nothing any more: the connection is over when it has what it asked for.
-    #[cold]
-    pub(crate) fn peer_ended(&self, core: &Arc<Core>, connection: &Connection) {
-        if connection.note_peer_ended() {
-            self.ended(core, connection.place);
-        }
-    }
-
-    /// The peer broke the protocol: it is told so, and the connection ends.
-    #[cold]
-    pub(crate) fn refuse(&self, core: &Arc<Core>, connection: &Arc<Connection>, fault: Fault) {
-        core.events().report(&OrbEvent::ProtocolFault { peer: connection.stream.peer().clone(), fault });
-        connection.finish(&request::message_error(), clock::now(), self.closing_time);
-        self.ended(core, connection.place);
-    }
-
-    /// The connection is over: nobody finds it any more; it ends when the last thread in it is out.
-    #[cold]
-    pub(crate) fn ended(&self, core: &Arc<Core>, place: (u32, u32)) {
-        // Counted before: the last thread may be out before `retire` returns. Until it is listed among those that linger, or is
-        // gone, `is_closing` sees it here.
-        self.ending.fetch_add(1, Ordering::AcqRel);
-        let retired = self.connections.retire(place.0, place.1);
-        let was_deferred = matches!(retired, Retired::Deferred);
-        let was_there = !matches!(retired, Retired::Stale);
-        if let Retired::Taken(connection) = retired {
-            self.end(connection);
-        }
-        if !was_deferred {
-            self.ending.fetch_sub(1, Ordering::AcqRel);
-        }
-        if !was_there {
-            return;
-        }
-        core.events().connection_closed();
-        self.accept_again();
-    }
-
-    /// Nobody is in the connection any more: while the ORB closes, the peer is told so. Who was told of a fault has time to read it, and
-    /// who has closed its sending side and still reads its replies has them.
-    #[cold]
-    pub(super) fn end(&self, connection: Arc<Connection>) {
-        if connection.is_dismissed() && !connection.is_finished() {
-            return connection.end_with(&request::close_connection());
-        }
-        let now = clock::now();
-        if self.closing.load(Ordering::Acquire) && !connection.is_closed() {
-            connection.finish(&request::close_connection(), now, self.closing_time);
-        }
-        if !connection.is_closed() {
-            connection.finish_replies(now, self.config.output_timeout);
-        }
-        if !connection.is_finished() || connection.linger(now) {
-            return;
-        }
-        // Listed before it is watched: what has happened since is reported then.
-        if let Some(oldest) = self.lingering.admit(Arc::clone(&connection)) {
-            oldest.close();
-        }
-        self.watch_room(&connection, true);
-    }
-
-    /// Something happened to a connection that is not served any more.
-    #[cold]
-    fn go_on_ending(&self, place: (u32, u32)) {
-        self.lingering.look(place, clock::now());
     }
 
     /// Gives the packets of a connection the code point of the lane's priority.
@@ -759,22 +691,13 @@ impl Lane {
         }
     }
 
-    /// Whether connections are still on their way to the end.
-    pub(crate) fn is_closing(&self) -> bool {
-        // In this order: what has ended is among those that linger before it is not counted any more.
-        let ending = self.ending.load(Ordering::Acquire) > 0;
-        let now = clock::now();
-        self.lingering.hurry(now, self.closing_time);
-        self.lingering.tidy(now) || ending
-    }
-
     /// Ends the threads; each of them tells the next.
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.store(true, Ordering::Release);
         let dropped = self.ready.stop();
         drop(dropped);
         let dynamic = self.keeper.as_ref().map(Keeper::stop).unwrap_or_default();
-        self.lingering.cut();
+        self.cut_endings();
         if let Some(rush) = &self.rush {
             rush.end();
         }
@@ -811,7 +734,7 @@ impl Lane {
     /// read to their end.
     pub(crate) fn tidy(&self, core: &Arc<Core>) {
         let now = clock::now();
-        self.lingering.tidy(now);
+        self.tidy_endings(core, now);
         self.silence.look(now);
         self.accept_again();
         for connection in self.connections.iter() {
@@ -841,6 +764,7 @@ impl Lane {
         core.events().report(event);
         connection.close();
         self.ended(core, connection.place);
+        self.go_on_ending(core, connection.place);
     }
 
     /// The connections hold more than they may together: closes those that hold most.
@@ -849,7 +773,7 @@ impl Lane {
         self.budget.answer();
         while self.budget.is_over() {
             let served = self.connections.iter().map(|connection| Arc::clone(&connection));
-            let largest = served.chain(self.lingering.listed()).max_by_key(|connection| connection.account().held());
+            let largest = served.chain(self.endings.listed()).max_by_key(|connection| connection.account().held());
             let Some(connection) = largest.filter(|connection| connection.account().held() > 0) else { return };
             let octets = connection.account().held();
             // Before it has ended, which may take until a request of it has run: the next one is not to be closed for it.

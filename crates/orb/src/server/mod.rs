@@ -8,6 +8,7 @@ pub(crate) mod closing;
 pub(crate) mod config;
 pub(crate) mod connection;
 mod dedicated;
+mod endings;
 mod keeper;
 pub(crate) mod lane;
 mod queue;

@@ -85,14 +85,17 @@ impl Silence {
 }
 
 impl Lane {
-    /// Closes the connection whose peer has been silent longest. False if none has been silent for long enough.
+    /// Closes the connection whose peer has been silent longest: a client loses nothing by it. If none has been silent for long enough, the
+    /// one whose end has taken longest. False if there is none of either.
     #[cold]
     pub(super) fn make_place(&self, core: &Arc<Core>) -> bool {
-        self.dismiss_chosen(core) || {
-            let chosen = self.choose_silent();
-            *self.silence.chosen.lock() = chosen;
-            self.dismiss_chosen(core)
-        }
+        self.dismiss_chosen(core)
+            || {
+                let chosen = self.choose_silent();
+                *self.silence.chosen.lock() = chosen;
+                self.dismiss_chosen(core)
+            }
+            || self.cut_an_ending(core)
     }
 
     /// Closes the first of the chosen that still may be closed.

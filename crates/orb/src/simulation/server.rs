@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Transports, Wait};
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::slots::Guard;
 use corelane_wire::giop::{self, MessageKind, ReplyStatus, Target};
 use corelane_wire::ior::Ior;
 use corelane_wire::{CharSet, Encoder, Limits, Version};
@@ -24,7 +23,7 @@ use crate::policy::{AllBusy, CallPolicies};
 use crate::servant::{Servant, ServerCall, Skeleton};
 use crate::server::config::{Dispatch, PoolConfig};
 use crate::server::connection::{Connection, Waiting};
-use crate::server::lane::Lane;
+use crate::server::lane::{Held, Lane};
 use crate::server::worker::{Message, Worker};
 
 pub(super) const TYPE: &str = "IDL:simulation/Target:1.0";
@@ -132,7 +131,7 @@ struct Running<'l> {
     message: Message,
     number: usize,
     /// As a thread would: the connection does not end while it is in it.
-    _held: Option<Guard<'l, Arc<Connection>>>,
+    _held: Held<'l>,
 }
 
 impl<'l> Run<'l> {

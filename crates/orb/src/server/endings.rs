@@ -1,0 +1,253 @@
+//! Connections of a lane that nobody finds any more and that are not over: requests of them run or wait, their peers have not taken
+//! what was said last, or have not closed.
+//!
+//! Invariant: whoever does not find a connection finds it here, or it is over. It is listed in one step with being given up, and goes
+//! from here when nothing is left to do. So what is owed to a peer that sends nothing any more leaves as soon as it reads,
+//! whatever else of the same connection still runs.
+//!
+//! Each of them has a descriptor and what its peer has not taken. The descriptors count among the `connections` that a pool may hold: where
+//! there are so many, the one whose end has taken longest goes for a new one, unless a silent one does. What they hold counts
+//! among `held_octets`, and how long a peer may take nothing of it is bounded by `output_timeout`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::slots::Retired;
+
+use super::connection::{Connection, Farewell, Progress};
+use super::lane::Lane;
+use super::request;
+use crate::clock;
+use crate::event::Event;
+use crate::fault::Fault;
+use crate::orb::Core;
+
+type Place = (u32, u32);
+
+/// The list, by place and in the order in which their ends began.
+#[derive(Debug)]
+pub(super) struct Endings(PiMutex<List>);
+
+#[derive(Debug, Default)]
+struct List {
+    numbers: HashMap<Place, u64>,
+    all: BTreeMap<u64, (Monotonic, Arc<Connection>)>,
+    next: u64,
+}
+
+impl List {
+    fn insert(&mut self, connection: &Arc<Connection>) {
+        if !self.numbers.contains_key(&connection.place) {
+            self.next += 1;
+            self.numbers.insert(connection.place, self.next);
+            self.all.insert(self.next, (clock::now(), Arc::clone(connection)));
+        }
+    }
+
+    fn remove(&mut self, place: Place) -> Option<(Monotonic, Arc<Connection>)> {
+        self.all.remove(&self.numbers.remove(&place)?)
+    }
+}
+
+impl Endings {
+    pub(super) fn new() -> Self {
+        Endings(PiMutex::new("ending connections", Scope::Lane, List::default()))
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().all.len()
+    }
+
+    fn find(&self, place: Place) -> Option<Arc<Connection>> {
+        let list = self.0.lock();
+        list.all.get(list.numbers.get(&place)?).map(|(_, connection)| Arc::clone(connection))
+    }
+
+    /// All of them; what is done with each is done without the lock, which is the whole lane's.
+    pub(super) fn listed(&self) -> Vec<Arc<Connection>> {
+        self.0.lock().all.values().map(|(_, connection)| Arc::clone(connection)).collect()
+    }
+
+    fn insert(&self, connection: &Arc<Connection>) {
+        self.0.lock().insert(connection);
+    }
+
+    /// Gives a connection up by `retire`, and lists it if somebody is in it.
+    fn insert_if_used<T>(&self, connection: &Arc<Connection>, retire: impl FnOnce() -> Retired<T>) -> Retired<T> {
+        let mut list = self.0.lock();
+        let retired = retire();
+        if matches!(retired, Retired::Deferred) {
+            list.insert(connection);
+        }
+        retired
+    }
+
+    fn forget(&self, place: Place) {
+        // Dropped without the lock: that may close it.
+        let forgotten = self.0.lock().remove(place);
+        drop(forgotten);
+    }
+
+    /// Takes out the one that began first, of those whose descriptor is free with that.
+    fn take_oldest(&self) -> Option<(Monotonic, Arc<Connection>)> {
+        let mut list = self.0.lock();
+        let place = list.all.values().find(|(_, connection)| connection.is_left()).map(|(_, oldest)| oldest.place)?;
+        list.remove(place)
+    }
+}
+
+impl Lane {
+    /// The peer sends nothing any more. What it has asked for before is answered all the same.
+    #[cold]
+    pub(crate) fn peer_ended(&self, core: &Arc<Core>, connection: &Connection) {
+        connection.note_peer_ended();
+        self.ended(core, connection.place);
+    }
+
+    /// The peer broke the protocol: it is told so, and the connection ends.
+    #[cold]
+    pub(crate) fn refuse(&self, core: &Arc<Core>, connection: &Arc<Connection>, fault: Fault) {
+        core.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
+        connection.finish(&request::message_error(), clock::now(), self.closing_time);
+        self.ended(core, connection.place);
+    }
+
+    /// The connection is over: nobody finds it any more; it ends when the last thread in it is out.
+    #[cold]
+    pub(crate) fn ended(&self, core: &Arc<Core>, place: Place) {
+        let found = self.connections.get(place.0, place.1).map(|connection| Arc::clone(&connection));
+        let Some(connection) = found else { return };
+        // Counted before: the last thread may be out before `retire` returns. Until it is listed, or is gone, `is_closing` sees it here.
+        self.ending.fetch_add(1, Ordering::AcqRel);
+        let retired = self.endings.insert_if_used(&connection, || self.connections.retire(place.0, place.1));
+        let was_deferred = matches!(retired, Retired::Deferred);
+        let was_there = !matches!(retired, Retired::Stale);
+        if let Retired::Taken(connection) = retired {
+            self.end(connection);
+        }
+        if !was_deferred {
+            self.ending.fetch_sub(1, Ordering::AcqRel);
+        }
+        if !was_there {
+            return;
+        }
+        core.events().connection_closed();
+        self.accept_again();
+    }
+
+    /// Nobody who found it is in the connection any more: while the ORB closes, the peer is told so. Who was told of a fault has time to
+    /// read it, and who has closed its sending side and still reads its replies has them.
+    #[cold]
+    pub(super) fn end(&self, connection: Arc<Connection>) {
+        if connection.is_dismissed() && !connection.is_finished() {
+            connection.end_with(&request::close_connection());
+            return self.endings.forget(connection.place);
+        }
+        connection.note_left();
+        self.endings.insert(&connection);
+        // Behind the stop nobody would come back to it.
+        if self.go_on(&connection, clock::now()) == Progress::On && self.stops() {
+            connection.close();
+            self.endings.forget(connection.place);
+        }
+        if !connection.is_closed() {
+            // Listed before: what has happened since is reported now.
+            self.watch_room(&connection, true);
+        }
+    }
+
+    /// Something has happened to the connection that was at `place`.
+    #[cold]
+    pub(super) fn go_on_ending(&self, core: &Core, place: Place) {
+        if let Some(connection) = self.endings.find(place) {
+            self.go_on_and_tell(core, &connection, clock::now());
+        }
+    }
+
+    fn go_on_and_tell(&self, core: &Core, connection: &Arc<Connection>, now: Monotonic) {
+        if self.go_on(connection, now) == Progress::Unread {
+            core.events().report(&Event::RepliesUnread { peer: connection.stream.peer().clone() });
+        }
+    }
+
+    /// As far as it goes now.
+    fn go_on(&self, connection: &Arc<Connection>, now: Monotonic) -> Progress {
+        self.send_on(connection);
+        let closes = self.closing.load(Ordering::SeqCst);
+        let farewell = Farewell {
+            last: closes.then(request::close_connection),
+            closing_time: self.closing_time,
+            output_timeout: self.config.output_timeout,
+        };
+        let progress = connection.linger(&farewell, now);
+        if progress != Progress::On {
+            self.endings.forget(connection.place);
+        }
+        progress
+    }
+
+    /// Sends what waits for the peer, for requests that may have more to say; those that waited for that go on.
+    #[cold]
+    fn send_on(&self, connection: &Arc<Connection>) {
+        if connection.is_congested() {
+            match connection.flush() {
+                Ok(true) => {
+                    for (waiting, message) in connection.take_postponed() {
+                        self.resume(waiting, message);
+                    }
+                }
+                Ok(false) => {}
+                Err(_) => drop(connection.close()),
+            }
+        }
+    }
+
+    /// Whether connections are still on their way to the end.
+    pub(crate) fn is_closing(&self) -> bool {
+        // In this order: what has ended is listed before it is not counted any more.
+        let ending = self.ending.load(Ordering::Acquire) > 0;
+        let now = clock::now();
+        for connection in self.endings.listed() {
+            connection.hurry(now, self.closing_time);
+            self.go_on(&connection, now);
+        }
+        ending || self.endings.len() > 0
+    }
+
+    /// Cuts those that are left: nobody goes on with them any more.
+    pub(super) fn cut_endings(&self) {
+        while let Some((_, connection)) = self.endings.take_oldest() {
+            connection.close();
+        }
+    }
+
+    /// Time has passed: looks at all of them.
+    pub(super) fn tidy_endings(&self, core: &Core, now: Monotonic) {
+        for connection in self.endings.listed() {
+            if connection.unread_for(now) > self.config.output_timeout {
+                core.events().report(&Event::RepliesUnread { peer: connection.stream.peer().clone() });
+                connection.close();
+            }
+            self.go_on_and_tell(core, &connection, now);
+        }
+    }
+
+    /// Closes the connection whose end has taken longest, for a new one. False if there is none.
+    #[cold]
+    pub(super) fn cut_an_ending(&self, core: &Core) -> bool {
+        let Some((since, connection)) = self.endings.take_oldest() else { return false };
+        let octets = connection.account().held();
+        connection.close();
+        connection.account().forfeit();
+        let (peer, after) = (connection.stream.peer().clone(), clock::now().since(since));
+        core.events().report(&Event::EndCut { peer, octets, after });
+        true
+    }
+}
+
+#[cfg(test)]
+mod orders;

@@ -1,0 +1,70 @@
+//! A client that is only a socket, and sends what it likes.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use corelane::{Endpoint, Reference};
+use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
+use corelane_wire::{Encoder, Version};
+
+use crate::Server;
+
+/// The type of a Reply message.
+pub const REPLY: u8 = 1;
+
+/// A connection to a server that listens on the loopback interface; reading from it fails after ten seconds.
+///
+/// # Panics
+/// When it cannot be made: the test has failed then.
+#[must_use]
+pub fn connect(server: &Server) -> TcpStream {
+    let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    stream
+}
+
+/// The key of the server's probe.
+///
+/// # Panics
+/// When its reference has no profile.
+#[must_use]
+pub fn key(server: &Server) -> Vec<u8> {
+    let profile = server.probe.as_object().ior().known_profiles().next().expect("a profile");
+    profile.object_key.to_vec()
+}
+
+/// The octets of a request of GIOP 1.2.
+///
+/// # Panics
+/// When it cannot be written.
+#[must_use]
+pub fn request<'a>(key: &[u8], id: u32, operation: &str, arguments: impl FnOnce(&mut Encoder<'a>)) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    let head = RequestHead {
+        version: Version::GIOP_1_2,
+        request_id: id,
+        response: ResponseExpected::Target,
+        target: Target::Key(key),
+        operation: operation.as_bytes(),
+        contexts: &[],
+    };
+    giop::write_request_header(&mut encoder, &head).expect("a header");
+    arguments(&mut encoder);
+    giop::finish(&mut encoder).expect("a message");
+    encoder.slices().collect::<Vec<_>>().concat()
+}
+
+/// Type and size of the next message.
+///
+/// # Panics
+/// When none comes within ten seconds.
+#[must_use]
+pub fn header(stream: &mut TcpStream) -> (u8, usize) {
+    let mut header = [0; 12];
+    stream.read_exact(&mut header).expect("a message");
+    let (size, octets) = header.split_last_chunk().map(|(rest, size)| (*size, rest)).expect("twelve octets");
+    let size = if octets[6] & 1 == 1 { u32::from_le_bytes(size) } else { u32::from_be_bytes(size) };
+    (octets[7], size as usize)
+}
