@@ -43,6 +43,10 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the address is taken, not this machine's, or not permitted.
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>>;
+
+    /// An ORB that used it has ended: waits for the end of threads of its own. Streams that are left go on without them, and another ORB
+    /// may go on with it.
+    fn end(&self) {}
 }
 
 /// Accepts connections at one endpoint.
@@ -118,6 +122,11 @@ impl Transports {
     /// `Unsupported` when no transport serves the endpoint, else as [`Transport::listen`].
     pub fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         self.serving(endpoint)?.listen(endpoint)
+    }
+
+    /// The ORB that uses them has ended: see [`Transport::end`].
+    pub fn end(&self) {
+        self.0.iter().for_each(|transport| transport.end());
     }
 
     fn serving(&self, endpoint: &Endpoint) -> io::Result<&Arc<dyn Transport>> {

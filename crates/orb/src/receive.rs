@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use corelane_sys::buffer::{Buffer, RESERVE_ABOVE};
+use corelane_sys::buffer::{Buffer, RESERVE_ABOVE, Spares};
 use corelane_wire::Octets;
 
 /// What a fresh buffer takes in one read.
@@ -38,15 +38,19 @@ impl ReceiveBuffer {
         self.0.is_empty()
     }
 
-    /// Room for the next read. `wanted` octets in all are expected from the first unread one. Empty only when the process has no
-    /// addresses left, which ends the connection.
+    /// Room for the next read, large memory from the ORB's `spares`. `wanted` octets in all are expected from the first unread one.
+    /// Empty only when the process has no addresses left, which ends the connection.
     #[inline]
-    pub(crate) fn room(&mut self, wanted: usize) -> &mut [u8] {
-        // A little more than what is expected, so that a read which ends with the message is seen to be short.
-        let least = (wanted.max(self.0.len() + 1) + SLACK).max(FIRST);
+    pub(crate) fn room(&mut self, wanted: usize, spares: &Spares) -> &mut [u8] {
         // Without more room, what is left of the old is what there is.
-        let _ = self.0.reserve(least);
+        let _ = self.0.reserve_from(self.least(wanted), spares);
         self.0.spare()
+    }
+
+    /// A little more than what is expected, so that a read which ends with the message is seen to be short.
+    #[inline]
+    fn least(&self, wanted: usize) -> usize {
+        (wanted.max(self.0.len() + 1) + SLACK).max(FIRST)
     }
 
     /// The first `count` octets of the room now hold something.
@@ -64,8 +68,11 @@ impl ReceiveBuffer {
     /// Puts octets behind those that are there. False, and nothing is done, when the process has no addresses left.
     #[must_use]
     pub(crate) fn append(&mut self, octets: &[u8]) -> bool {
-        let wanted = self.0.len() + octets.len();
-        let Some(room) = self.room(wanted).get_mut(..octets.len()) else { return false };
+        let least = self.least(self.0.len() + octets.len());
+        if self.0.reserve(least).is_err() {
+            return false;
+        }
+        let Some(room) = self.0.spare().get_mut(..octets.len()) else { return false };
         room.copy_from_slice(octets);
         self.0.filled(octets.len());
         true
@@ -106,7 +113,7 @@ mod tests {
     use super::*;
 
     fn fill(buffer: &mut ReceiveBuffer, octets: &[u8], wanted: usize) {
-        buffer.room(wanted)[..octets.len()].copy_from_slice(octets);
+        buffer.room(wanted, &Spares::new())[..octets.len()].copy_from_slice(octets);
         buffer.filled(octets.len());
     }
 

@@ -4,7 +4,7 @@
 //! addresses, whose pages the kernel provides when octets are written to them: a peer that announces 60 MiB and sends
 //! nothing costs an entry in a table. (With all memory locked, reservations are filled at once unless locked with
 //! `MCL_ONFAULT`.) Pages that the kernel provides anew cost more than copying to them, so what a large message leaves
-//! behind is kept for the next one while a program asks for that ([`Spares`]).
+//! behind is kept for the next one where a program asks for that ([`Spares`]).
 //!
 //! Invariant: `start <= end <= capacity`; octets from `start` to `end` have arrived and were not consumed, and all
 //! memory is initialised (zero, or what was there before), so that spare room is an ordinary slice.
@@ -98,6 +98,20 @@ impl Buffer {
     /// # Errors
     /// `OutOfMemory` when no such range of addresses is free. The buffer is as before then.
     pub fn reserve(&mut self, total: usize) -> io::Result<()> {
+        self.reserve_among(total, None)
+    }
+
+    /// The same, where large memory is one of `spares` if there is one, and becomes one of them afterwards.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    #[inline]
+    pub fn reserve_from(&mut self, total: usize, spares: &Spares) -> io::Result<()> {
+        self.reserve_among(total, Some(spares))
+    }
+
+    #[inline]
+    fn reserve_among(&mut self, total: usize, spares: Option<&Spares>) -> io::Result<()> {
         if total <= self.capacity() - self.start {
             return Ok(());
         }
@@ -105,7 +119,7 @@ impl Buffer {
             self.note_touched();
             self.memory.copy_within(self.start..self.end, 0);
         } else {
-            let mut memory = allocate(total)?;
+            let mut memory = allocate(total, spares)?;
             memory[..self.end - self.start].copy_from_slice(&self.memory[self.start..self.end]);
             self.note_touched();
             self.memory = memory;
@@ -167,7 +181,11 @@ impl Buffer {
         let surplus = &self[at..];
         other.clear();
         if !surplus.is_empty() {
-            other.reserve(surplus.len())?;
+            let spares = match &self.memory {
+                Memory::Reserved(reservation) if surplus.len() > RESERVE_ABOVE => reservation.spares(),
+                _ => None,
+            };
+            other.reserve_among(surplus.len(), spares.as_ref())?;
             other.memory[..surplus.len()].copy_from_slice(surplus);
             other.end = surplus.len();
         }
@@ -238,11 +256,11 @@ impl fmt::Debug for Buffer {
     }
 }
 
-fn allocate(octets: usize) -> io::Result<Memory> {
+fn allocate(octets: usize, spares: Option<&Spares>) -> io::Result<Memory> {
     if octets <= RESERVE_ABOVE {
         return Ok(Memory::Heap(vec![0; octets.next_power_of_two().max(SMALLEST)].into_boxed_slice()));
     }
-    Ok(Memory::Reserved(Reservation::new(octets)?))
+    Ok(Memory::Reserved(Reservation::new(octets, spares)?))
 }
 
 #[cfg(all(test, not(loom)))]

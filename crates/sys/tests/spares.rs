@@ -7,8 +7,14 @@ use corelane_sys::counters;
 
 const LARGE: usize = 1 << 20;
 
-fn filled(octets: usize) -> Buffer {
-    let mut buffer = Buffer::with_capacity(octets).unwrap();
+fn buffer(octets: usize, spares: &Spares) -> Buffer {
+    let mut buffer = Buffer::new();
+    buffer.reserve_from(octets, spares).unwrap();
+    buffer
+}
+
+fn filled(octets: usize, spares: &Spares) -> Buffer {
+    let mut buffer = buffer(octets, spares);
     buffer.spare().fill(7);
     buffer.filled(octets);
     buffer
@@ -21,52 +27,54 @@ fn calls(work: impl FnOnce()) -> u64 {
     (counters::snapshot() - before).syscalls
 }
 
-/// One test, because spares are the process's.
 #[test]
 fn what_large_messages_leave_behind() {
-    assert_eq!(calls(|| drop(filled(LARGE))), 2, "nobody keeps anything: mapped and unmapped");
-    let spares = Spares::keep();
-    drop(filled(LARGE));
-    assert_eq!(Spares::held(), LARGE);
-    assert_eq!(calls(|| drop(filled(LARGE))), 0);
+    let alone = || drop(Buffer::with_capacity(LARGE).unwrap());
+    assert_eq!(calls(alone), 2, "nobody keeps anything: mapped and unmapped");
+    let spares = &Spares::new();
+    drop(filled(LARGE, spares));
+    assert_eq!(spares.held(), LARGE);
+    assert_eq!(calls(|| drop(filled(LARGE, spares))), 0);
     // On another thread, and for a message that is not quite as large.
-    thread::spawn(|| assert_eq!(calls(|| drop(filled(LARGE * 3 / 4))), 0)).join().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(calls(|| drop(filled(LARGE * 3 / 4, spares))), 0));
+    });
 
     // It is memory as soon as it is taken, not only when octets arrive.
-    let again = Buffer::with_capacity(LARGE).unwrap();
-    assert_eq!((again.committed(), again.len(), Spares::held()), (LARGE, 0, 0));
-    assert_eq!(Buffer::with_capacity(LARGE).unwrap().committed(), 0);
+    let again = buffer(LARGE, spares);
+    assert_eq!((again.committed(), again.len(), spares.held()), (LARGE, 0, 0));
+    assert_eq!(buffer(LARGE, spares).committed(), 0);
     drop(again);
 
     // None for a message of another size: who keeps a part of it would keep the whole.
-    let small = Buffer::with_capacity(LARGE / 4).unwrap();
+    let small = buffer(LARGE / 4, spares);
     assert_eq!(small.committed(), 0);
     drop(small);
 
     // What was taken since counts anew; what was not, goes.
     spares.age();
-    drop(filled(LARGE));
+    drop(filled(LARGE, spares));
     spares.age();
-    assert_eq!(Spares::held(), LARGE);
+    assert_eq!(spares.held(), LARGE);
     spares.age();
-    assert_eq!(Spares::held(), 0);
+    assert_eq!(spares.held(), 0);
 
     // No more than a few, and no more than 64 MiB of memory.
-    drop((0..20).map(|_| filled(LARGE)).collect::<Vec<_>>());
-    assert_eq!(Spares::held(), 8 * LARGE);
+    drop((0..20).map(|_| filled(LARGE, spares)).collect::<Vec<_>>());
+    assert_eq!(spares.held(), 8 * LARGE);
     spares.age();
     spares.age();
-    drop((0..5).map(|_| filled(16 * LARGE)).collect::<Vec<_>>());
-    assert_eq!(Spares::held(), 64 * LARGE);
-    drop(filled(65 * LARGE));
-    assert_eq!(Spares::held(), 64 * LARGE);
+    drop((0..5).map(|_| filled(16 * LARGE, spares)).collect::<Vec<_>>());
+    assert_eq!(spares.held(), 64 * LARGE);
+    drop(filled(65 * LARGE, spares));
+    assert_eq!(spares.held(), 64 * LARGE);
 
     // Threads that take and leave them at once.
     thread::scope(|scope| {
         for thread in 0..4u8 {
             scope.spawn(move || {
                 for round in 0..200 {
-                    let mut buffer = Buffer::with_capacity(LARGE / 8).unwrap();
+                    let mut buffer = buffer(LARGE / 8, spares);
                     let octets = 100_000 + round;
                     buffer.spare()[..octets].fill(thread);
                     buffer.filled(octets);
@@ -76,9 +84,21 @@ fn what_large_messages_leave_behind() {
             });
         }
     });
-    let other = Spares::keep();
-    drop(spares);
-    assert!(Spares::held() > 0);
+    assert!(spares.held() > 0);
+
+    // What follows a large message stays with its like, and nobody else has any of it.
+    let other = Spares::new();
+    let (mut whole, mut rest) = (filled(2 * LARGE, &other), Buffer::new());
+    whole.split_off_into(LARGE, &mut rest).unwrap();
+    assert_eq!(other.held(), 0);
+    drop(rest);
+    assert_eq!(other.held(), LARGE);
+    let own = Spares::new();
+    assert_eq!(calls(|| drop(filled(LARGE, &own))), 1, "mapped, and kept");
+
+    // Who has ended keeps none, whatever is still on its way; and memory may outlive its spares.
+    spares.end();
+    assert_eq!((spares.held(), calls(|| drop(filled(LARGE, spares)))), (0, 2));
     drop(other);
-    assert_eq!(Spares::held(), 0);
+    assert_eq!(calls(|| drop(whole)), 2, "itself, and the spare that there was");
 }

@@ -28,6 +28,7 @@ use corelane_sys::process;
 use corelane_sys::ring::{Rings, Sizes};
 use corelane_sys::socket::{self, Address, Options};
 
+use self::ends::Watching;
 use self::listener::RingListener;
 use self::stream::Shared;
 use crate::socket::{BACKLOG, credentials};
@@ -60,10 +61,11 @@ const SPIN: Duration = Duration::from_micros(20);
 /// let server = listener.accept()?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SharedMemory {
     users: Users,
     spin: Duration,
+    watching: Watching,
 }
 
 /// Whose processes may be at the other end.
@@ -79,7 +81,7 @@ pub enum Users {
 
 impl Default for SharedMemory {
     fn default() -> Self {
-        SharedMemory { users: Users::Same, spin: SPIN }
+        SharedMemory { users: Users::Same, spin: SPIN, watching: Watching::default() }
     }
 }
 
@@ -98,7 +100,7 @@ impl SharedMemory {
     }
 
     /// Whether a client of this user may talk to a server of that user.
-    fn check(self, client: Option<u32>, server: Option<u32>) -> io::Result<()> {
+    fn check(&self, client: Option<u32>, server: Option<u32>) -> io::Result<()> {
         let welcome = match (self.users, client, server) {
             (Users::Any, _, _) => true,
             (Users::Same, Some(client), Some(server)) => client == server || client == 0,
@@ -111,8 +113,8 @@ impl SharedMemory {
         }
     }
 
-    fn stream(self, fd: OwnedFd, peer: Peer, rings: Rings) -> Box<dyn Stream> {
-        Box::new(Shared::new(fd, peer, rings, self.spin))
+    fn stream(&self, fd: OwnedFd, peer: Peer, rings: Rings) -> Box<dyn Stream> {
+        Box::new(Shared::new(fd, peer, rings, self.spin, &self.watching))
     }
 }
 
@@ -150,7 +152,11 @@ impl Transport for SharedMemory {
         socket_file::remove_stale(&path)?;
         let fd = socket::listen(&Address::Unix(path.clone()), &Options::default(), BACKLOG)?;
         let file = SocketFile::of(&path)?;
-        Ok(Box::new(RingListener::new(file, fd, endpoint.clone(), *self)?))
+        Ok(Box::new(RingListener::new(file, fd, endpoint.clone(), self.clone())?))
+    }
+
+    fn end(&self) {
+        self.watching.end();
     }
 }
 
@@ -208,6 +214,6 @@ mod tests {
         assert!(same.check(Some(7), Some(7)).is_ok() && same.check(Some(0), Some(7)).is_ok());
         assert_eq!(same.check(Some(7), Some(0)).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert!(same.check(Some(7), Some(8)).is_err() && same.check(None, None).is_err());
-        assert!(same.users(Users::Any).check(Some(7), Some(8)).is_ok());
+        assert!(same.clone().users(Users::Any).check(Some(7), Some(8)).is_ok());
     }
 }

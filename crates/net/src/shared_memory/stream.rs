@@ -23,7 +23,7 @@ use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::ring::{Ask, Reader, Rings, Writer};
 use corelane_sys::{poll, process, socket, thread};
 
-use super::ends::{Ends, Watched};
+use super::ends::{Ends, Watched, Watching};
 use super::spin::Spin;
 use crate::{Half, Peer, Stream, Wait};
 
@@ -56,10 +56,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(fd: OwnedFd, peer: Peer, rings: Rings, spin: Duration) -> Self {
+    pub(super) fn new(fd: OwnedFd, peer: Peer, rings: Rings, spin: Duration, watching: &Watching) -> Self {
         let ends = Ends::new(rings);
         Shared {
-            watched: Watched::new(fd.as_fd(), &ends),
+            watched: Watched::new(fd.as_fd(), &ends, watching),
             ends,
             fd,
             peer,
@@ -230,7 +230,10 @@ impl Shared {
     /// How long a thread may sleep that has said how it waits; none: until it is woken.
     #[inline]
     fn nap(&self, until: Option<Monotonic>) -> Option<Duration> {
-        if self.watched.is_some() && !self.ends.are_told() {
+        if let Some(watched) = &self.watched
+            && !self.ends.are_told()
+        {
+            watched.serve();
             return until.map(Monotonic::remaining);
         }
         Some(until.map_or(TICK, |until| until.remaining().min(TICK)))
@@ -422,8 +425,7 @@ mod tests {
     use super::*;
 
     fn end(fd: OwnedFd, rings: Rings) -> Shared {
-        let peer = Peer::Unknown;
-        Shared::new(fd, peer, rings, Duration::ZERO)
+        Shared::new(fd, Peer::Unknown, rings, Duration::ZERO, &Watching::default())
     }
 
     /// Where no thread could be started to watch: who waits long does so for the bell, and finds the end by himself.

@@ -7,6 +7,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Half, Peer, Stream, Wait};
+use corelane_sys::buffer::Spares;
 use corelane_sys::clock::Monotonic;
 use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::connection::{Framer, Step};
@@ -36,6 +37,7 @@ pub(crate) struct ClientConnection {
     pub(super) number: u64,
     framer: Framer,
     received: ReceiveBuffer,
+    spares: Spares,
     /// Memory of the last request, for the next one.
     pub(crate) request_memory: Vec<u8>,
     next_id: u32,
@@ -148,6 +150,7 @@ impl ClientConnection {
             number,
             framer: Framer::new(),
             received: ReceiveBuffer::new(),
+            spares: core.spares().clone(),
             request_memory: Vec::with_capacity(1024),
             next_id: 0,
             abandoned: 0,
@@ -437,7 +440,7 @@ impl ClientConnection {
     /// Reads what there is, `wanted` octets in all at best.
     #[inline]
     pub(crate) fn fill(&mut self, wanted: usize, wait: Wait) -> Result<(), Broken> {
-        match self.stream.recv(self.received.room(wanted), wait) {
+        match self.stream.recv(self.received.room(wanted, &self.spares), wait) {
             Ok(0) => {
                 self.broken = true;
                 Err(Broken::Io(io::ErrorKind::UnexpectedEof.into()))
@@ -469,7 +472,7 @@ impl ClientConnection {
         let taken = std::mem::replace(&mut self.received, rest.unwrap_or_default());
         if self.received.capacity() == 0 && length <= KEPT {
             // The next one is likely to be as large: it is read where it is to stay.
-            self.received.room(length);
+            self.received.room(length, &self.spares);
         }
         taken
     }
@@ -525,10 +528,12 @@ impl ClientConnection {
                     self.received.consume(len);
                 }
                 Ok(Step::Absorbed(len) | Step::Assembled { len, .. }) => self.received.consume(len),
-                Ok(Step::NeedMore(wanted)) => match self.stream.recv(self.received.room(wanted), Wait::Now) {
-                    Ok(count) if count > 0 => self.received.filled(count),
-                    _ => return false,
-                },
+                Ok(Step::NeedMore(wanted)) => {
+                    match self.stream.recv(self.received.room(wanted, &self.spares), Wait::Now) {
+                        Ok(count) if count > 0 => self.received.filled(count),
+                        _ => return false,
+                    }
+                }
                 Err(_) => return false,
             }
         }

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Half, Stream, Wait};
+use corelane_sys::buffer::Spares;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::Wake;
 use corelane_sys::gate::Gate;
@@ -51,6 +52,8 @@ pub(crate) struct Multiplexed {
     /// The server has been told which band of priorities it carries, if it is one's.
     is_bound: AtomicBool,
     forks: u64,
+    /// Of the ORB.
+    spares: Spares,
 }
 
 /// What a sender has for itself.
@@ -181,7 +184,7 @@ impl From<Lost> for Broken {
 
 impl Multiplexed {
     /// Over a new connection.
-    pub(crate) fn new(stream: Box<dyn Stream>, endpoint: &Endpoint, is_bound: bool) -> Self {
+    pub(crate) fn new(stream: Box<dyn Stream>, endpoint: &Endpoint, spares: &Spares, is_bound: bool) -> Self {
         let gate = Arc::new(Gate::new("shared connection"));
         let idle_since = Monotonic::from_nanos(0);
         let memory = Vec::with_capacity(1024);
@@ -202,6 +205,7 @@ impl Multiplexed {
             behind: AtomicBool::new(false),
             place: OnceLock::new(),
             is_bound: AtomicBool::new(is_bound),
+            spares: spares.clone(),
             forks: corelane_sys::process::generation(),
         }
     }
@@ -478,7 +482,7 @@ impl Multiplexed {
             if read >= BURST {
                 return Ok(Read::More);
             }
-            match self.stream.recv(received.room(wanted), Wait::Now) {
+            match self.stream.recv(received.room(wanted, &self.spares), Wait::Now) {
                 Ok(0) => return Err(Lost::Io(io::ErrorKind::UnexpectedEof)),
                 Ok(count) => {
                     read += count;
@@ -638,7 +642,8 @@ mod tests {
     fn a_server_that_sends_without_end_leaves_others_their_turn() {
         let calls = 40_000;
         let first = 1 << 17;
-        let connection = Multiplexed::new(Box::new(Endless(first.into())), &Endpoint::tcp("127.0.0.1", 1), true);
+        let connection =
+            Multiplexed::new(Box::new(Endless(first.into())), &Endpoint::tcp("127.0.0.1", 1), &Spares::new(), true);
         let ids: Vec<u32> = (0..calls).map(|_| connection.register().unwrap().0).collect();
         assert_eq!(ids[0], first);
         // Replies to calls that were given up.
@@ -653,7 +658,8 @@ mod tests {
 
     #[test]
     fn a_connection_full_of_unanswered_requests_takes_no_more() {
-        let connection = Multiplexed::new(Box::new(Endless(0.into())), &Endpoint::tcp("127.0.0.1", 1), true);
+        let connection =
+            Multiplexed::new(Box::new(Endless(0.into())), &Endpoint::tcp("127.0.0.1", 1), &Spares::new(), true);
         let ids: Vec<u32> = (0..MOST).map(|_| connection.register().unwrap().0).collect();
         assert_eq!(connection.register().err(), Some(NoPlace::Full));
         connection.forget(ids[7]);
@@ -665,8 +671,14 @@ mod tests {
     /// who wait.
     #[test]
     fn who_waits_for_the_table_or_to_complete_a_reply_lends_its_priority() {
-        let connection =
-            || Arc::new(Multiplexed::new(Box::new(Endless(0.into())), &Endpoint::tcp("127.0.0.1", 1), true));
+        let connection = || {
+            Arc::new(Multiplexed::new(
+                Box::new(Endless(0.into())),
+                &Endpoint::tcp("127.0.0.1", 1),
+                &Spares::new(),
+                true,
+            ))
+        };
         let (own, other) = (connection(), connection());
         let callers = Arc::clone(&own);
         assert!(lends(

@@ -205,7 +205,7 @@ impl Pool {
             None => return Err(NoConnection::TimedOut),
         }
         let made = self.dial(core, until).and_then(|(stream, endpoint)| {
-            let connection = Arc::new(Multiplexed::new(stream, endpoint, self.band.range().is_none()));
+            let connection = Arc::new(Multiplexed::new(stream, endpoint, core.spares(), self.band.range().is_none()));
             core.replies().read(core, self.band, &connection).map_err(NoConnection::Failed)?;
             Ok(connection)
         });

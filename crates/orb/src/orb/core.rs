@@ -149,7 +149,7 @@ impl Core {
             value_factories: crate::value::ValueFactories::new(),
             state: AtomicU8::new(RUNNING),
             closing: Gate::new("end of the ORB"),
-            spares: Spares::keep(),
+            spares: Spares::new(),
             forks: corelane_sys::process::generation(),
         })
     }
@@ -290,6 +290,12 @@ impl Core {
                 pool.tidy(self, now, self.config.idle_time);
             }
         }
+    }
+
+    /// Memory of large messages for the next ones.
+    #[inline]
+    pub(crate) fn spares(&self) -> &Spares {
+        &self.spares
     }
 
     /// How often that is.
@@ -561,6 +567,8 @@ impl Core {
         }
         self.replies.stop();
         self.watcher.stop();
+        self.transports.end();
+        self.spares.end();
         self.state.store(ENDED, Ordering::Release);
     }
 }

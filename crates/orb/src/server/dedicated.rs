@@ -27,7 +27,7 @@ fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
             return serving::let_others_read();
         }
         let Some(mut turn) = connection.reading.enter() else { return };
-        match turn.with(|reading| worker.read(reading, connection, &core.config().limits, Wait::Block)) {
+        match turn.with(|reading| worker.read(reading, connection, core, Wait::Block)) {
             Read::Message { message, more } => {
                 drop(turn);
                 connection.note_heard(lane.silence.now());

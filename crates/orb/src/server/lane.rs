@@ -486,7 +486,7 @@ impl Lane {
                 }
                 continue;
             }
-            match turn.with(|reading| worker.read(reading, &connection, &core.config().limits, Wait::Now)) {
+            match turn.with(|reading| worker.read(reading, &connection, core, Wait::Now)) {
                 Read::Message { message, more } => match turn.leave() {
                     Ok(()) => break (message, more),
                     Err(noted) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use corelane_net::Wait;
 use corelane_wire::connection::{Framer, Step};
 use corelane_wire::giop::{Header, MessageKind};
-use corelane_wire::{Limits, Scratch, Version};
+use corelane_wire::{Scratch, Version};
 
 use super::connection::{Connection, Reading};
 use super::request;
@@ -100,7 +100,8 @@ impl Worker {
 
     /// Reads until one message is whole, or nothing more is there (or the wait is over).
     #[inline]
-    pub(crate) fn read(&mut self, reading: &mut Reading, connection: &Connection, limits: &Limits, wait: Wait) -> Read {
+    pub(crate) fn read(&mut self, reading: &mut Reading, connection: &Connection, core: &Core, wait: Wait) -> Read {
+        let limits = &core.config().limits;
         let mut received = false;
         if reading.over {
             return Read::Over;
@@ -156,7 +157,7 @@ impl Worker {
             if wait == Wait::Block && !buffer.is_empty() {
                 note_fragments(&reading.framer, buffer, connection);
             }
-            let room = buffer.room(wanted);
+            let room = buffer.room(wanted, core.spares());
             let size = room.len();
             match connection.stream.recv(room, wait) {
                 Ok(0) => {
@@ -423,7 +424,7 @@ mod tests {
         let cancel = |id| message(MessageKind::CancelRequest, false, &[0, 0, 0, id]);
         let mut read = |octets: &[u8]| {
             assert!(worker.buffer.append(octets));
-            let read = worker.read(&mut reading, &connection, &Limits::DEFAULT, Wait::Now);
+            let read = worker.read(&mut reading, &connection, orb.core(), Wait::Now);
             let Read::Message { message, .. } = read else { panic!("{read:?}") };
             worker.serve(orb.core(), &connection, message, Wait::Now);
         };
@@ -474,7 +475,7 @@ mod tests {
         }
         assert!(worker.buffer.append(&large));
         let mut reading = Reading { framer: Default::default(), partial: None, drained: false, over: false };
-        let read = worker.read(&mut reading, &connection, &Limits::DEFAULT, Wait::Now);
+        let read = worker.read(&mut reading, &connection, orb.core(), Wait::Now);
         assert!(matches!(read, Read::Fault(_)) && held(&worker) <= KEPT);
     }
 }

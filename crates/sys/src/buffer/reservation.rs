@@ -1,8 +1,8 @@
 //! Reservations of addresses, and those that are kept for the next large message.
 //!
-//! A reservation that is dropped becomes a *spare* while any [`Spares`] lives: its pages are there already, and are what a
-//! large message costs most. Spares are bounded in number and octets, wait for nobody, and go back to the system when
-//! nothing has taken them from one [`Spares::age`] to the next but one.
+//! A reservation that was made among [`Spares`] becomes a *spare* of theirs when it is dropped, as long as they last: its pages are there
+//! already, and are what a large message costs most. Spares are bounded in number and octets, wait for nobody, and go back to the
+//! system when nothing has taken them from one [`Spares::age`] to the next but one.
 //!
 //! A spare is known by its address alone, in one of a few slots; what else is to be known of it is in its first octets. Who
 //! takes the address out of a slot owns the mapping.
@@ -13,26 +13,30 @@
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::call;
 
 /// The smallest mapping: a page or more.
 const LEAST: usize = 64 * 1024;
-/// Spares of a process.
+/// Spares at a time.
 const SLOTS: usize = 8;
 /// Octets of memory that all spares together may hold: what one message may take by default.
 const MOST: usize = 64 << 20;
 
-static SLOTS_OF_SPARES: [AtomicPtr<Spare>; SLOTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
-/// Octets of memory in spares.
-static HELD: AtomicUsize = AtomicUsize::new(0);
-/// How many want spares to be kept.
-static KEEPERS: AtomicUsize = AtomicUsize::new(0);
+/// Memory of large messages, kept for the next ones: at most 64 MiB of it. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Spares(Arc<Pool>);
 
-/// While one lives, the process keeps memory of large messages for the next ones: at most 64 MiB of it.
-#[derive(Debug)]
-pub struct Spares(());
+#[derive(Debug, Default)]
+struct Pool {
+    slots: [AtomicPtr<Spare>; SLOTS],
+    /// Octets of memory in spares.
+    held: AtomicUsize,
+    /// None are kept any more.
+    over: AtomicBool,
+}
 
 /// What is known of a mapping that nobody uses, at its beginning.
 struct Spare {
@@ -43,38 +47,111 @@ struct Spare {
 }
 
 impl Spares {
-    /// Keeps spares from now on.
-    pub fn keep() -> Self {
-        KEEPERS.fetch_add(1, Ordering::Relaxed);
-        Spares(())
+    /// None so far.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// Gives back what has not been taken since the last time this was called, by anybody. To be called once in a while.
+    /// Gives back what has not been taken since the last time this was called. To be called once in a while.
     pub fn age(&self) {
-        for slot in &SLOTS_OF_SPARES {
+        for slot in &self.0.slots {
             // What was old already goes.
-            if let Some(mut spare) = Reservation::take_from(slot)
+            if let Some(mut spare) = self.take_from(slot)
                 && !std::mem::replace(&mut spare.is_old, true)
             {
-                spare.put_back();
+                self.0.put_back(spare);
             }
         }
     }
 
-    /// Octets of memory that the process keeps so.
-    pub fn held() -> usize {
-        HELD.load(Ordering::Relaxed)
+    /// Gives all of them back, and keeps none from now on.
+    pub fn end(&self) {
+        self.0.over.store(true, Ordering::Release);
+        for slot in &self.0.slots {
+            if let Some(mut spare) = self.take_from(slot) {
+                spare.is_old = true;
+            }
+        }
+    }
+
+    /// Octets of memory that are kept so.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.0.held.load(Ordering::Relaxed)
+    }
+
+    /// A spare of that size. Never a larger one, so that whoever keeps a part of a message keeps less than twice its memory.
+    fn take(&self, mapped: usize) -> Option<Reservation> {
+        if self.held() == 0 {
+            return None;
+        }
+        self.0.slots.iter().find_map(|slot| {
+            let mut spare = self.take_from(slot)?;
+            if spare.mapped != mapped {
+                self.0.put_back(spare);
+                return None;
+            }
+            spare.is_old = false;
+            Some(spare)
+        })
+    }
+
+    fn take_from(&self, slot: &AtomicPtr<Spare>) -> Option<Reservation> {
+        let mut taken = self.0.take_from(slot)?;
+        taken.pool = Some(Arc::clone(&self.0));
+        Some(taken)
     }
 }
 
-impl Drop for Spares {
-    fn drop(&mut self) {
-        if KEEPERS.fetch_sub(1, Ordering::Relaxed) == 1 {
-            for slot in &SLOTS_OF_SPARES {
-                if let Some(mut spare) = Reservation::take_from(slot) {
-                    spare.is_old = true;
+impl Pool {
+    /// What is in a slot, as a reservation that becomes no spare again by itself.
+    fn take_from(&self, slot: &AtomicPtr<Spare>) -> Option<Reservation> {
+        // Acquire: pairs with `keep` (spare).
+        let address = NonNull::new(slot.swap(ptr::null_mut(), Ordering::Acquire))?;
+        // SAFETY: `keep` wrote the description there, and who takes the address owns the mapping.
+        let Spare { mapped, touched, is_old } = unsafe { address.read() };
+        self.held.fetch_sub(touched, Ordering::Relaxed);
+        Some(Reservation { octets: address.cast(), length: mapped, mapped, touched, is_old, pool: None })
+    }
+
+    /// Makes a spare of it as it is, or unmaps it.
+    fn put_back(&self, mut reservation: Reservation) {
+        reservation.pool = None;
+        if self.keep(&reservation) {
+            // A slot owns it now.
+            std::mem::forget(reservation);
+        }
+    }
+
+    /// Makes a spare of it: true if a slot owns it now. False where no slot or no room is left.
+    fn keep(&self, reservation: &Reservation) -> bool {
+        if self.over.load(Ordering::Acquire) {
+            return false;
+        }
+        let (address, touched) = (reservation.octets.cast::<Spare>(), reservation.touched.max(size_of::<Spare>()));
+        if self.held.fetch_add(touched, Ordering::Relaxed) + touched <= MOST {
+            let spare = Spare { mapped: reservation.mapped, touched, is_old: reservation.is_old };
+            // SAFETY: the mapping is ours, begins at a page, and is not shorter; its octets mean nothing any more.
+            unsafe { address.write(spare) };
+            for slot in &self.slots {
+                // Release: pairs with `take_from` (spare).
+                let put =
+                    slot.compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::Release, Ordering::Relaxed);
+                if put.is_ok() {
+                    return true;
                 }
             }
+        }
+        self.held.fetch_sub(touched, Ordering::Relaxed);
+        false
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for slot in &self.slots {
+            drop(self.take_from(slot));
         }
     }
 }
@@ -90,6 +167,8 @@ pub(super) struct Reservation {
     touched: usize,
     /// It is no spare any more, whatever becomes of it.
     is_old: bool,
+    /// Whose spare it becomes.
+    pool: Option<Arc<Pool>>,
 }
 
 // SAFETY: the mapping is private to this process and owned by this value alone, like a boxed slice.
@@ -98,19 +177,19 @@ unsafe impl Send for Reservation {}
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    pub(super) fn new(length: usize) -> io::Result<Self> {
+    pub(super) fn new(length: usize, spares: Option<&Spares>) -> io::Result<Self> {
         let mapped = length.checked_next_power_of_two().filter(|&mapped| isize::try_from(mapped).is_ok());
         let mapped = mapped.ok_or(io::ErrorKind::OutOfMemory)?.max(LEAST);
-        match Self::spare(mapped) {
+        match spares.and_then(|spares| spares.take(mapped)) {
             Some(mut spare) => {
                 spare.length = length;
                 Ok(spare)
             }
-            None => Self::map(length, mapped),
+            None => Self::map(length, mapped, spares),
         }
     }
 
-    fn map(length: usize, mapped: usize) -> io::Result<Self> {
+    fn map(length: usize, mapped: usize, spares: Option<&Spares>) -> io::Result<Self> {
         // SAFETY: without a wanted address the mapping touches nothing that exists.
         let address = call::once(|| unsafe {
             libc::mmap(
@@ -122,65 +201,16 @@ impl Reservation {
                 0,
             ) as isize
         })?;
+        let pool = spares.map(|spares| Arc::clone(&spares.0));
         match NonNull::new(address as *mut u8) {
-            Some(octets) => Ok(Self { octets, length, mapped, touched: 0, is_old: false }),
+            Some(octets) => Ok(Self { octets, length, mapped, touched: 0, is_old: false, pool }),
             None => Err(io::ErrorKind::OutOfMemory.into()),
         }
     }
 
-    /// A spare of that size. Never a larger one, so that whoever keeps a part of a message keeps less than twice its memory.
-    fn spare(mapped: usize) -> Option<Self> {
-        if HELD.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        SLOTS_OF_SPARES.iter().find_map(|slot| {
-            let mut spare = Self::take_from(slot)?;
-            if spare.mapped != mapped {
-                spare.put_back();
-                return None;
-            }
-            spare.is_old = false;
-            Some(spare)
-        })
-    }
-
-    fn take_from(slot: &AtomicPtr<Spare>) -> Option<Self> {
-        // Acquire: pairs with `keep` (spare).
-        let address = NonNull::new(slot.swap(ptr::null_mut(), Ordering::Acquire))?;
-        // SAFETY: `keep` wrote the description there, and who takes the address owns the mapping.
-        let Spare { mapped, touched, is_old } = unsafe { address.read() };
-        HELD.fetch_sub(touched, Ordering::Relaxed);
-        Some(Self { octets: address.cast(), length: mapped, mapped, touched, is_old })
-    }
-
-    /// Makes a spare of it as it is, or unmaps it.
-    fn put_back(mut self) {
-        if self.keep() {
-            // A slot owns it now.
-            std::mem::forget(self);
-        } else {
-            self.is_old = true;
-        }
-    }
-
-    /// Makes a spare of it: true if a slot owns it now. False where no slot or no room is left.
-    fn keep(&mut self) -> bool {
-        let (address, touched) = (self.octets.cast::<Spare>(), self.touched.max(size_of::<Spare>()));
-        if HELD.fetch_add(touched, Ordering::Relaxed) + touched <= MOST {
-            let spare = Spare { mapped: self.mapped, touched, is_old: self.is_old };
-            // SAFETY: the mapping is ours, begins at a page, and is not shorter; its octets mean nothing any more.
-            unsafe { address.write(spare) };
-            for slot in &SLOTS_OF_SPARES {
-                // Release: pairs with `take_from` (spare).
-                let put =
-                    slot.compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::Release, Ordering::Relaxed);
-                if put.is_ok() {
-                    return true;
-                }
-            }
-        }
-        HELD.fetch_sub(touched, Ordering::Relaxed);
-        false
+    /// Whose spare it becomes, if anybody's.
+    pub(super) fn spares(&self) -> Option<Spares> {
+        self.pool.clone().map(Spares)
     }
 
     /// Octets from the start that have been written at some time.
@@ -214,7 +244,7 @@ impl DerefMut for Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if !self.is_old && KEEPERS.load(Ordering::Relaxed) > 0 && self.keep() {
+        if !self.is_old && self.pool.as_ref().is_some_and(|pool| pool.keep(self)) {
             return;
         }
         // SAFETY: the mapping is ours, of that length, and no reference into it outlives this value. A failure could
