@@ -241,6 +241,16 @@ impl From<u64> for Decimal {
     }
 }
 
+/// The number as it is printed, with the fewest digits that tell it from its neighbours: 0.1 is 0.1. Fraction digits beyond 31 in all
+/// are dropped.
+impl TryFrom<f64> for Decimal {
+    type Error = DecimalError;
+
+    fn try_from(value: f64) -> Result<Decimal, DecimalError> {
+        if value.is_infinite() { Err(DecimalError::Overflow) } else { value.to_string().parse() }
+    }
+}
+
 impl FromStr for Decimal {
     type Err = DecimalError;
 
@@ -542,6 +552,20 @@ mod tests {
         assert_eq!(Fixed::<3, 2>::truncate(number("9.999")).unwrap().unscaled(), 999);
         assert_eq!(Fixed::<31, 31>::truncate(number("1")), Err(DecimalError::Overflow));
         assert_eq!(Fixed::<31, 0>::truncate(number("9999999999999999999999999999999")).unwrap().decimal().scale(), 0);
+    }
+
+    #[test]
+    fn floating_point_numbers() {
+        for (from, text) in [(0.1, "0.1"), (-1234.5, "-1234.5"), (1e21, "1000000000000000000000"), (-0.0, "0")] {
+            assert_eq!(Decimal::try_from(from).unwrap(), number(text));
+            assert!((number(text).to_f64() - from).abs() < f64::EPSILON);
+        }
+        assert_eq!(Decimal::try_from(1.0 / 3.0).unwrap().to_string(), "0.3333333333333333");
+        assert_eq!(Decimal::try_from(5e-324).unwrap(), number("0"));
+        assert_eq!(Decimal::try_from(1.25e-30).unwrap().to_string(), "0.0000000000000000000000000000012");
+        assert_eq!(Decimal::try_from(1e31), Err(DecimalError::Overflow));
+        assert_eq!(Decimal::try_from(f64::NEG_INFINITY), Err(DecimalError::Overflow));
+        assert_eq!(Decimal::try_from(f64::NAN), Err(DecimalError::NotANumber));
     }
 
     #[test]

@@ -326,6 +326,28 @@ fn a_char_beyond_ascii_is_kept_though_utf_8_has_no_octet_for_it() {
     assert_eq!(CdrError::NotInCodeSet.kind(), SystemExceptionKind::DataConversion);
 }
 
+#[test]
+fn a_discriminator_is_converted_as_every_char_is() {
+    let arms = [UnionMember { label: Some(0xe9), name: "a".into(), ty: TypeCode::OCTET }];
+    let type_code = TypeCode::union("IDL:U:1.0", "U", TypeCode::CHAR, arms).unwrap();
+    let of = |discriminator, member| Value::Union(Box::new(UnionValue { discriminator, member }));
+    let chosen = of(0xe9, Some(Value::Octet(7)));
+    let any = AnyValue::from_value(&type_code, &chosen).unwrap();
+    assert_eq!(any.value().as_ref(), Ok(&chosen));
+    let mut e = Encoder::new();
+    e.set_code_sets(CodeSets::UTF8_UTF16);
+    assert_eq!(any.encode_value(&mut e), Err(CdrError::NotInCodeSet));
+    assert_eq!(chosen.encode(&type_code, &mut e), Err(CdrError::NotInCodeSet));
+    let mut e = Encoder::new();
+    e.set_code_sets(CodeSets::LATIN1_UTF16);
+    any.encode_value(&mut e).unwrap();
+    assert_eq!(e.to_vec(), [0xe9, 7]);
+    // An octet that is no character of the code set is no discriminator.
+    let octets = [0xe9, 7];
+    let mut d = Decoder::new(&octets, Endian::Big).with_code_sets(CodeSets::UTF8_UTF16);
+    assert_eq!(Value::decode(&type_code, &mut d), Err(CdrError::NotInCodeSet));
+}
+
 /// omniORB writes a byte-order mark, and compares values of its own with what comes back by their octets.
 #[test]
 fn wide_text_stays_in_the_form_in_which_it_came() {

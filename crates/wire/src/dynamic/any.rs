@@ -186,8 +186,9 @@ impl AnyValue {
     pub fn decode_value(type_code: TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view();
         let (from, keep) = (d.clone(), nothing());
-        // Values are aligned anew in each fragment of GIOP 1.1; and those of IDL `valuetype` may refer to others outside.
-        if d.is_fragmented() || transfer(view, d, None, &keep)?.values {
+        // Values are aligned anew in each fragment of GIOP 1.1; those of IDL `valuetype` may refer to others outside; and where a chunk of
+        // such a value ends among the octets, the size of the next one stands between them.
+        if d.is_fragmented() || transfer(view, d, None, &keep)?.values || d.bytes().len() != from.bytes().len() {
             let mut types = Vec::new();
             let written = AnyValue::write_again(&type_code, &from, |e| {
                 *d = from.clone();

@@ -167,16 +167,34 @@ impl Walk<'_> {
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
         let discriminator = view.content().ok_or(CdrError::BadType)?.resolved();
-        let label = read_label(discriminator.kind(), d)?;
+        let kind = discriminator.kind();
         self.pay(1);
-        if discriminator.kind() == Kind::Enum
-            && usize::try_from(label).is_ok_and(|label| label >= discriminator.member_count())
+        if let Some(e) = out.as_deref_mut()
+            && kind == Kind::Char
+            && e.code_sets().char != d.code_sets().char
         {
+            let letter = d.read_char()?;
+            e.write_char(letter)?;
+            return self.arm(view, u32::from(letter).into(), d, out);
+        }
+        let label = read_label(kind, d)?;
+        if kind == Kind::Enum && usize::try_from(label).is_ok_and(|label| label >= discriminator.member_count()) {
             return Err(CdrError::EnumRange);
         }
         if let Some(e) = out.as_deref_mut() {
-            write_label(discriminator.kind(), label, e)?;
+            write_label(kind, label, e)?;
         }
+        self.arm(view, label, d, out)
+    }
+
+    /// The member of a union that a discriminator chooses.
+    fn arm(
+        &mut self,
+        view: View<'_>,
+        label: i128,
+        d: &mut Decoder<'_>,
+        out: Option<&mut Encoder<'_>>,
+    ) -> Result<(), CdrError> {
         match self.arms.choose(view, label).and_then(|arm| view.member(arm)) {
             Some(arm) => self.value(arm.ty, d, out),
             None => Ok(()),

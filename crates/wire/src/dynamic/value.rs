@@ -1,13 +1,13 @@
 //! A value as a tree.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::transfer::Met;
 use super::{AnyValue, Arms, read_count};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Octets};
 use crate::ior::Ior;
-use crate::typecode::{Kind, TypeCode, View, read_label, write_label};
+use crate::typecode::{Kind, TypeCode, View, label_fits, read_label, write_label};
 
 /// A value of any type, apart from its type: names are in the TypeCode.
 ///
@@ -180,7 +180,10 @@ impl Reader {
 
     fn union(&mut self, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         let kind = view.content().ok_or(CdrError::BadType)?.resolved().kind();
-        let discriminator = read_label(kind, d)?;
+        let discriminator = match kind {
+            Kind::Char => u32::from(d.read_char()?).into(),
+            _ => read_label(kind, d)?,
+        };
         let arm = self.arms.choose(view, discriminator).and_then(|arm| view.member(arm));
         let member = arm.map(|arm| self.value(arm.ty, d)).transpose()?;
         Ok(Value::Union(Box::new(UnionValue { discriminator, member })))
@@ -284,7 +287,10 @@ impl<'v> Writer<'v> {
 
     fn union(&mut self, union: &'v UnionValue, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let kind = view.content().ok_or(CdrError::BadType)?.resolved().kind();
-        write_label(kind, union.discriminator, e)?;
+        match kind {
+            Kind::Char => e.write_char(letter(union.discriminator)?)?,
+            _ => write_label(kind, union.discriminator, e)?,
+        }
         let arm = self.arms.choose(view, union.discriminator).and_then(|arm| view.member(arm));
         match (arm, &union.member) {
             (Some(arm), Some(member)) => self.value(member, arm.ty, e),
@@ -340,6 +346,21 @@ fn write_leaf(value: &Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), 
     Ok(())
 }
 
+/// A character that is the label of a `char`.
+fn letter(label: i128) -> Result<char, CdrError> {
+    u8::try_from(label).map(char::from).map_err(|_| CdrError::BadDiscriminator)
+}
+
+/// The least value from 0 on of a union's discriminator that has no label.
+fn unlabelled(union: View<'_>) -> Result<i128, CdrError> {
+    let default = usize::try_from(union.default()).ok();
+    let labels = (0..).zip(union.members()).filter(|(index, _)| default != Some(*index)).map(|(_, arm)| arm.label);
+    let labels: HashSet<i128> = labels.collect();
+    let discriminator = union.content().ok_or(CdrError::BadType)?.resolved();
+    let free = (0..).find(|number| !labels.contains(number)).unwrap_or_default();
+    if label_fits(discriminator, free) { Ok(free) } else { Err(CdrError::BadType) }
+}
+
 /// Types inside types that an initial value may have.
 const DEEPEST: u32 = 256;
 
@@ -377,10 +398,10 @@ fn initial(view: View<'_>, parts: &mut usize, depth: u32) -> Result<Value, CdrEr
             Value::Struct(members.collect::<Result<_, _>>()?)
         }
         Kind::Union => {
-            let first = (0..).zip(view.members()).find(|(index, _)| view.default() != *index);
-            let arm = first.map(|(_, arm)| arm).or_else(|| view.member(0)).ok_or(CdrError::BadType)?;
+            let arm = view.member(0).ok_or(CdrError::BadType)?;
+            let discriminator = if view.default() == 0 { unlabelled(view)? } else { arm.label };
             let member = Some(initial(arm.ty, parts, depth + 1)?);
-            Value::Union(Box::new(UnionValue { discriminator: arm.label, member }))
+            Value::Union(Box::new(UnionValue { discriminator, member }))
         }
         Kind::Value | Kind::ValueBox | Kind::Event => Value::Null,
         Kind::Sequence | Kind::Array => {

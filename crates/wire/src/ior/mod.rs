@@ -19,7 +19,7 @@ pub use profile::{Address, Endpoint, Profile, TaggedProfile, profile_tag};
 pub use text::UrlError;
 pub use url::ObjectUrl;
 
-use crate::cdr::{Cdr, CdrError, Decoder, Encoder, TaggedList};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 
 /// ORB types: what TAG_ORB_TYPE says.
 pub mod orb_type_id {
@@ -74,9 +74,13 @@ impl Cdr for Ior {
 
     fn decode(d: &mut Decoder<'_>) -> Result<Ior, CdrError> {
         let type_id = d.read_latin1_string()?;
-        let profiles = TaggedList::parse(d, d.limits().profiles)?;
-        let profiles = profiles.iter().map(|(tag, data)| TaggedProfile { tag, data: data.to_vec() }).collect();
-        Ok(Ior { type_id, profiles })
+        let count = d.read_u32()?;
+        if count > d.limits().profiles {
+            return Err(CdrError::OverLimit);
+        }
+        // One by one: in a value (IDL `valuetype`) the next one may stand in the next chunk.
+        let profile = |_| Ok(TaggedProfile { tag: d.read_u32()?, data: d.read_octets()?.to_vec() });
+        Ok(Ior { type_id, profiles: (0..count).map(profile).collect::<Result<_, CdrError>>()? })
     }
 }
 

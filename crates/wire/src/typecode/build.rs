@@ -269,18 +269,21 @@ impl TypeCode {
         base: Option<TypeCode>,
         state: impl IntoIterator<Item = ValueMember>,
     ) -> Result<TypeCode, TypeCodeError> {
-        let mut names = Names::default();
-        let mut members = Vec::new();
-        for member in state {
-            names.add(&member.name)?;
-            let visibility = i16::from(member.public);
-            members.push(NodeMember { name: member.name.into(), ty: child(member.ty)?, label: 0, visibility });
-        }
-        if base.as_ref().is_some_and(|base| !matches!(base.resolved().kind(), Kind::Value | Kind::Event)) {
-            return Err(TypeCodeError::Member);
-        }
-        let content = base.map(child).transpose()?;
-        Ok(finish(Node { modifier, content, members, ..named(Kind::Value, id, name)? }))
+        with_state(Kind::Value, id, name, modifier, base, state)
+    }
+
+    /// An event type, a value type of the component model (`create_event_tc`).
+    ///
+    /// # Errors
+    /// As for a [value type](TypeCode::value).
+    pub fn event(
+        id: &str,
+        name: &str,
+        modifier: i16,
+        base: Option<TypeCode>,
+        state: impl IntoIterator<Item = ValueMember>,
+    ) -> Result<TypeCode, TypeCodeError> {
+        with_state(Kind::Event, id, name, modifier, base, state)
     }
 
     /// A boxed value.
@@ -324,6 +327,29 @@ impl TypeCode {
     fn simple(node: Node) -> TypeCode {
         TypeCode(Repr::Graph(Arc::new(Graph { nodes: vec![node], incomplete: false }), 0))
     }
+}
+
+/// A type with state and perhaps a base.
+fn with_state(
+    kind: Kind,
+    id: &str,
+    name: &str,
+    modifier: i16,
+    base: Option<TypeCode>,
+    state: impl IntoIterator<Item = ValueMember>,
+) -> Result<TypeCode, TypeCodeError> {
+    let mut names = Names::default();
+    let mut members = Vec::new();
+    for member in state {
+        names.add(&member.name)?;
+        let visibility = i16::from(member.public);
+        members.push(NodeMember { name: member.name.into(), ty: child(member.ty)?, label: 0, visibility });
+    }
+    if base.as_ref().is_some_and(|base| !matches!(base.resolved().kind(), Kind::Value | Kind::Event)) {
+        return Err(TypeCodeError::Member);
+    }
+    let content = base.map(child).transpose()?;
+    Ok(finish(Node { modifier, content, members, ..named(kind, id, name)? }))
 }
 
 /// Names of members, which differ in more than case.
@@ -373,7 +399,7 @@ fn child(part: TypeCode) -> Result<Child, TypeCodeError> {
 }
 
 /// Whether a discriminator can have a value.
-pub(super) fn label_fits(discriminator: View<'_>, label: i128) -> bool {
+pub(crate) fn label_fits(discriminator: View<'_>, label: i128) -> bool {
     let (least, most) = match discriminator.kind() {
         Kind::Short => (i128::from(i16::MIN), i128::from(i16::MAX)),
         Kind::Long => (i128::from(i32::MIN), i128::from(i32::MAX)),

@@ -24,6 +24,7 @@ mod kind;
 use std::fmt;
 use std::sync::Arc;
 
+pub(crate) use build::label_fits;
 pub use build::{TypeCodeError, UnionMember, ValueMember};
 pub use description::Description;
 pub(crate) use encode::{read_label, write_label};

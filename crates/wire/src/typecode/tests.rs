@@ -51,6 +51,18 @@ fn types_come_back_in_both_orders() {
 }
 
 #[test]
+fn an_event_type_is_a_value_type_of_another_kind() {
+    let state = |name: &str| [ValueMember { name: name.into(), ty: TypeCode::LONG, public: true }];
+    let base = TypeCode::value("IDL:B:1.0", "B", 2, None, []).unwrap();
+    let event = TypeCode::event("IDL:E:1.0", "E", 0, Some(base), state("at")).unwrap();
+    assert_eq!((event.kind(), event.member_is_public(0), event.type_modifier()), (Kind::Event, Some(true), Some(0)));
+    let octets = encoded(&event, Endian::Big);
+    assert_eq!(TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at(1)), Ok(event.clone()));
+    assert!(!event.equivalent(&TypeCode::value("IDL:E:1.0", "E", 0, None, state("at")).unwrap()));
+    assert_eq!(TypeCode::event("IDL:E:1.0", "E", 0, Some(TypeCode::LONG), []), Err(TypeCodeError::Member));
+}
+
+#[test]
 fn the_layout_of_a_recursive_type() {
     static LIST: Description = structure("IDL:L:1.0", "L", &[member("l", &sequence(&LIST, 0))]);
     let octets = encoded(&TypeCode::described(&LIST), Endian::Big);

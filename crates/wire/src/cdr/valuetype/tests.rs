@@ -4,8 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::{RepositoryIds, ValueHead, ValueSpace, ValueStart};
-use crate::cdr::{CdrError, Decoder, Encoder, Endian};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
+use crate::{AnyValue, Ior, TypeCode, Value};
 
 const A: &[&str] = &["IDL:A:1.0"];
 const B: &[&str] = &["IDL:B:1.0", "IDL:A:1.0"];
@@ -171,6 +172,27 @@ fn strings_and_sequences_do_not_lead_out_of_a_chunk() {
         }),
         Ok(())
     );
+}
+
+#[test]
+fn an_any_and_a_reference_go_on_in_the_next_chunk() {
+    // Chunks end where the sender's buffer did: the JDK begins one with each fragment.
+    let pair = TypeCode::structure("IDL:Pair:1.0", "Pair", [("a", TypeCode::LONG), ("b", TypeCode::LONG)]).unwrap();
+    let type_code = big(|e| pair.encode(e));
+    let size = u32::try_from(type_code.len() + 4).unwrap().to_be_bytes();
+    let first = [octets("7fffff08").as_slice(), &size, &type_code, &octets("00000001")].concat();
+    let reference = "00000001 00 000000 00000002 00000007 00000004 'abcd'";
+    let rest = octets(&format!("00000004 00000002 00000018 {reference} 0000000a 00000009 00000002 'ef' 0000 ffffffff"));
+    let message = [first, rest].concat();
+    let space = ValueSpace::new();
+    let mut d = Decoder::new(&message, Endian::Big).with_values(&space);
+    let start = head(&mut d);
+    let any = AnyValue::decode(&mut d).unwrap();
+    assert_eq!(any.value(), Ok(Value::Struct(vec![Value::Long(1), Value::Long(2)])));
+    let ior = Ior::decode(&mut d).unwrap();
+    let profiles: Vec<_> = ior.profiles.iter().map(|profile| (profile.tag, profile.data.as_slice())).collect();
+    assert_eq!(profiles, [(7, b"abcd".as_slice()), (9, b"ef".as_slice())]);
+    assert_eq!((d.end_value(&start), d.remaining()), (Ok(()), 0));
 }
 
 #[test]
