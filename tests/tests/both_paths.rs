@@ -1,12 +1,14 @@
 //! Two ways lead from a value to octets: the code that the compiler makes of IDL, and TypeCodes. Random values of every type take both, in both
 //! byte orders and at every alignment, and every octet is the same.
 
-use std::cmp::Ordering;
+use std::any::Any;
 use std::fmt::Debug;
 
-use corelane::{Cdr, Kind, LongDouble, Octets, TypeCode, Typed, Value};
+use corelane::mapping::TypedValue;
+use corelane::{AnyValueRef, Cdr, Fixed, Kind, LongDouble, Octets, TypeCode, Typed, Value, ValueFactories};
 use corelane_tests::any::dynamic::{Choice, Colour, Everything, Failed, Number, Other, Point, Tree};
-use corelane_wire::dynamic::UnionValue;
+use corelane_wire::cdr::ValueSpace;
+use corelane_wire::dynamic::{Instance, UnionValue};
 use corelane_wire::{AnyValue, CdrError, CodeSets, Decoder, Encoder, Endian, Ior};
 
 corelane::include_idl!("plain");
@@ -17,14 +19,22 @@ const VALUES: u64 = 60;
 
 // ---- random values ----------------------------------------------------------------------------------
 
-struct Random(u64);
+struct Random {
+    state: u64,
+    /// The types of the values (IDL `valuetype`) that were made so far, by their numbers.
+    met: Vec<TypeCode>,
+}
 
 impl Random {
+    fn new(seed: u64) -> Random {
+        Random { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), met: Vec::new() }
+    }
+
     fn bits(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -88,6 +98,7 @@ fn value(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
         }
         Kind::Union => union(&type_code, random, depth),
         Kind::Sequence | Kind::Array => elements(&type_code, random, depth),
+        Kind::Value | Kind::ValueBox | Kind::AbstractInterface => instance(&type_code, random, depth),
         kind => panic!("no values of {kind}"),
     }
 }
@@ -135,26 +146,82 @@ fn elements(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     if element.resolved().kind() == Kind::Octet {
         return Value::Octets(Octets::from(random.octets(count)));
     }
-    let mut list: Vec<Value> = (0..count).map(|_| value(&element, random, depth + 1)).collect();
-    if element.kind() == Kind::Struct && element.id().is_empty() {
-        // The pairs of a map: in order, each key once.
-        list.sort_by(by_key);
-        list.dedup_by(|a, b| by_key(a, b) == Ordering::Equal);
-    }
-    Value::List(list)
+    let is_pair = element.kind() == Kind::Struct && element.id().is_empty();
+    let made = |at| {
+        let mut made = value(&element, random, depth + 1);
+        if let (true, Value::Struct(pair)) = (is_pair, &mut made) {
+            pair[0] = key(&pair[0], at);
+        }
+        made
+    };
+    Value::List((0..count).map(made).collect())
 }
 
-fn by_key(a: &Value, b: &Value) -> Ordering {
-    let key = |pair: &Value| match pair {
-        Value::Struct(parts) => parts.first().cloned(),
-        _ => None,
-    };
-    match (key(a), key(b)) {
-        (Some(Value::Long(a)), Some(Value::Long(b))) => a.cmp(&b),
-        (Some(Value::Short(a)), Some(Value::Short(b))) => a.cmp(&b),
-        (Some(Value::String(a)), Some(Value::String(b))) => a.cmp(&b),
-        _ => Ordering::Equal,
+/// The keys of a map are in order, each once.
+fn key(like: &Value, at: usize) -> Value {
+    let number = i16::try_from(at).unwrap() * 3 - 4;
+    match like {
+        Value::Long(_) => Value::Long(number.into()),
+        Value::Short(_) => Value::Short(number),
+        Value::Double(_) => Value::Double(number.into()),
+        Value::String(_) => Value::String(format!("key {at}")),
+        other => panic!("no keys like {other:?}"),
     }
+}
+
+/// Null, a value (IDL `valuetype`) that was made before, or another one: of the type or of one that inherits from it.
+fn instance(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
+    // What an abstract type stands for its TypeCode does not tell.
+    let heirs: Vec<TypeCode> = match type_code.id() {
+        "IDL:corelane.test/Values/Described:1.0" | "IDL:corelane.test/Values/Shape:1.0" => vec![CIRCLE(), RING()],
+        "IDL:corelane.test/Values/Base:1.0" => vec![BASE(), DERIVED(), FURTHER(), FIRM()],
+        "IDL:omg.org/CORBA/ValueBase:1.0" => vec![NODE(), BASE(), FURTHER(), CIRCLE(), TEXT()],
+        _ => vec![type_code.clone()],
+    };
+    let again: Vec<usize> = (0..random.met.len()).filter(|at| heirs.contains(&random.met[*at])).collect();
+    match random.below(4) {
+        0 => return Value::Null,
+        _ if depth > 6 => return Value::Null,
+        1 if !again.is_empty() => return Value::Again(u32::try_from(again[random.below(again.len())]).unwrap()),
+        _ => {}
+    }
+    let own = heirs[random.below(heirs.len())].clone();
+    let number = u32::try_from(random.met.len()).unwrap();
+    random.met.push(own.clone());
+    let state = match own.content_type() {
+        Some(held) => vec![value(&held, random, depth + 1)],
+        None => own.state_members().iter().map(|member| value(&member.ty, random, depth + 1)).collect(),
+    };
+    Value::Instance(Box::new(Instance { number, type_code: own, state }))
+}
+
+type Type = fn() -> TypeCode;
+const BASE: Type = values::Base::value_type;
+const DERIVED: Type = values::Derived::value_type;
+const FURTHER: Type = values::Further::value_type;
+const FIRM: Type = values::Firm::value_type;
+const NODE: Type = values::Node::value_type;
+const CIRCLE: Type = values::Circle::value_type;
+const RING: Type = values::Ring::value_type;
+const TEXT: Type = values::Text::value_type;
+
+/// What an ORB asks its value factories.
+fn known_type(_: &(dyn Any + Sync), id: &[u8]) -> Option<TypeCode> {
+    let all = [BASE, DERIVED, FURTHER, FIRM, NODE, CIRCLE, RING, TEXT];
+    all.iter().map(|of| of()).find(|known| known.id().as_bytes() == id)
+}
+
+fn factories() -> ValueFactories {
+    let factories = ValueFactories::new();
+    factories.register::<values::Base>();
+    factories.register::<values::Derived>();
+    factories.register::<values::Further>();
+    factories.register::<values::Firm>();
+    factories.register::<values::Node>();
+    factories.register::<values::Circle>();
+    factories.register::<values::Ring>();
+    factories.register::<values::Text>();
+    factories
 }
 
 // ---- both ways --------------------------------------------------------------------------------------
@@ -175,14 +242,30 @@ fn written(place: Place, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrE
     e.to_vec()
 }
 
-fn decoder(octets: &[u8], place: Place) -> Decoder<'_> {
-    Decoder::new(octets, place.endian).at(place.before).with_code_sets(CodeSets::UTF8_UTF16)
+fn decoder<'m>(
+    octets: &'m [u8],
+    place: Place,
+    (space, factories): (&'m ValueSpace, &'m ValueFactories),
+) -> Decoder<'m> {
+    let d = Decoder::new(octets, place.endian).at(place.before).with_code_sets(CodeSets::UTF8_UTF16);
+    d.with_values(space).with_env(factories)
 }
 
+/// Both ways for a type; where sameness of values means that they are equal.
 fn same<T: Typed + PartialEq + Debug>() {
+    both::<T>(&|one, other| assert_eq!(one, other));
+}
+
+/// Values (IDL `valuetype`) of two messages are never the same ones.
+fn same_octets<T: Typed>() {
+    both::<T>(&|_, _| ());
+}
+
+fn both<T: Typed>(equal: &dyn Fn(&T, &T)) {
     let type_code = T::type_code();
+    let factories = factories();
     for seed in 1..=VALUES {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::new(seed);
         let tree = value(&type_code, &mut random, 0);
         let mut values: Vec<T> = Vec::new();
         for endian in [Endian::Big, Endian::Little] {
@@ -190,12 +273,14 @@ fn same<T: Typed + PartialEq + Debug>() {
             let octets = written(place, |e| tree.encode(&type_code, e));
             let shown = || format!("{type_code}, seed {seed}, {endian:?} after {} octets: {tree:?}", place.before);
             // Octets that the dynamic path wrote, through the static one.
-            let mut d = decoder(&octets, place);
+            let space = ValueSpace::new();
+            let mut d = decoder(&octets, place, (&space, &factories));
             let value = T::read(&mut d, &type_code).unwrap_or_else(|error| panic!("{error}: {}", shown()));
             assert_eq!(d.remaining(), 0, "{}", shown());
             assert_eq!(written(place, |e| value.write(e, &type_code)), octets, "{}", shown());
             // The same through `any`, and on to each other form.
-            let mut d = decoder(&octets, place);
+            let space = ValueSpace::new().with_types(known_type);
+            let mut d = decoder(&octets, place, (&space, &factories));
             let any = AnyValue::decode_value(type_code.clone(), &mut d).unwrap();
             assert_eq!((any.value().as_ref(), d.remaining()), (Ok(&tree), 0), "{}", shown());
             for endian in [Endian::Big, Endian::Little] {
@@ -205,7 +290,7 @@ fn same<T: Typed + PartialEq + Debug>() {
             }
             values.push(value);
         }
-        assert_eq!(values.first(), values.last(), "{type_code}, seed {seed}");
+        equal(&values[0], &values[1]);
     }
 }
 
@@ -230,8 +315,35 @@ types! {
     enumerations_and_structures: Colour, Point, Tree, Everything;
     unions: Choice, Number, values::ByLetter, values::ByByte;
     structures_in_bulk: plain::Nested, plain::inner::Exact;
-    fixed_point: values::Account;
+    fixed_point: values::Money, values::Account, Fixed<1, 1>, Fixed<30, 0>;
     types_of_idl_4: values::Small, values::Larger, values::Maps, values::Rights, values::Word;
+}
+
+#[test]
+fn values_of_value_types() {
+    same_octets::<Option<values::NodeRef>>();
+    same_octets::<values::Nodes>();
+    same_octets::<[Option<values::NodeRef>; 3]>();
+    same_octets::<Option<values::BaseRef>>();
+    same_octets::<Option<values::FurtherRef>>();
+    same_octets::<Vec<Option<values::BaseRef>>>();
+    same_octets::<Option<AnyValueRef>>();
+}
+
+#[test]
+fn boxes_and_abstract_types() {
+    same_octets::<Option<values::TextRef>>();
+    same_octets::<Vec<Option<values::LongsRef>>>();
+    same_octets::<Option<values::CornerRef>>();
+    same_octets::<Option<values::ShapeRef>>();
+    same_octets::<Vec<Option<values::DescribedRef>>>();
+}
+
+#[test]
+fn values_in_structures_and_unions() {
+    same_octets::<values::Choice>();
+    same_octets::<Vec<values::Mixed>>();
+    same_octets::<values::Rejected>();
 }
 
 #[test]

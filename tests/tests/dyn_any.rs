@@ -3,6 +3,7 @@
 use corelane::dynamic::{DynAny, DynAnyError};
 use corelane::{Any, Orb, TypeCode, Typed};
 use corelane_tests::any::{Choice, Colour, Everything, Number, Point, Tree, dynamic, everything, serve_echo};
+use corelane_wire::typecode::UnionMember;
 
 fn dyn_any<T: Typed>(value: &T) -> DynAny {
     DynAny::new(&Any::new(value).unwrap()).unwrap()
@@ -104,6 +105,17 @@ fn enumerations_and_fixed() {
     let mut money = DynAny::of_type(&TypeCode::fixed(5, 2).unwrap()).unwrap();
     money.set_fixed(-12_345).unwrap();
     assert_eq!((money.fixed().unwrap(), money.set_fixed(100_000)), (-12_345, Err(DynAnyError::InvalidValue)));
+    assert_eq!(money.decimal().unwrap().to_string(), "-123.45");
+    assert_eq!(money.set_decimal("1.5".parse().unwrap()), Ok(true));
+    assert_eq!((money.fixed().unwrap(), money.set_decimal("-1.999".parse().unwrap())), (150, Ok(false)));
+    assert_eq!(
+        (money.fixed().unwrap(), money.set_decimal("1000".parse().unwrap())),
+        (-199, Err(DynAnyError::InvalidValue))
+    );
+    let mut thousands = DynAny::of_type(&TypeCode::fixed(3, -3).unwrap()).unwrap();
+    assert_eq!(thousands.set_decimal("123456".parse().unwrap()), Ok(false));
+    assert_eq!(thousands.decimal().unwrap().to_string(), "123000");
+    assert_eq!(colour.decimal(), Err(DynAnyError::TypeMismatch));
     assert_eq!((colour.fixed(), money.enumerator()), (Err(DynAnyError::TypeMismatch), Err(DynAnyError::TypeMismatch)));
 }
 
@@ -125,6 +137,11 @@ fn unions() {
     choice.set_to_no_active_member().unwrap();
     assert_eq!(choice.to_any().unwrap().extract::<Choice>().unwrap(), Choice::Other(Colour::Blue));
     assert_eq!(choice.set_to_default_member(), Err(DynAnyError::TypeMismatch));
+    // The first member is active at first, the default too.
+    let arm = |label, name: &str| UnionMember { label, name: name.into(), ty: TypeCode::LONG };
+    let arms = [arm(None, "other"), arm(Some(0), "zero"), arm(Some(1), "one")];
+    let first = DynAny::of_type(&TypeCode::union("IDL:U:1.0", "U", TypeCode::SHORT, arms).unwrap()).unwrap();
+    assert_eq!((first.member_name().unwrap().as_str(), first.discriminator().unwrap().get()), ("other", Ok(2i16)));
     let mut number = dyn_any(&Number::Large('b', 7));
     number.set_to_default_member().unwrap();
     assert_eq!(number.to_any().unwrap().extract::<Number>().unwrap(), Number::Other('\0', String::new()));

@@ -91,6 +91,12 @@ fn requests_that_cannot_be() {
     assert_eq!(minor(object.request("_is_a").invoke()), (SystemExceptionKind::BadParam, 32));
     let oneway = object.request("note").returns(TypeCode::LONG).send_oneway().unwrap_err();
     assert_eq!((oneway.kind(), oneway.minor() & 0xfff), (SystemExceptionKind::BadParam, 31));
+    let illegal = (SystemExceptionKind::BadTypecode, 3);
+    let failed = Any::new(&Failed { why: "no".into(), value: Any::null() }).unwrap();
+    assert_eq!(minor(object.request("add").input(failed.clone()).invoke()), illegal);
+    assert_eq!(minor(object.request("add").inout(Any::null()).invoke()), illegal);
+    assert_eq!(minor(object.request("add").output(TypeCode::VOID).invoke()), illegal);
+    assert_eq!(minor(object.request("add").returns(failed.type_code().clone()).invoke()), illegal);
     assert_eq!(minor(object.request("no_such").invoke()), (SystemExceptionKind::BadOperation, 2));
     // A result of another type than the servant's.
     assert_eq!(minor(object.request("noted").returns(Point::type_code()).invoke()).0, SystemExceptionKind::Marshal);

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use corelane::mapping::{Decoder, Encoder};
 use corelane::{
-    Abstract, AnyValueRef, CdrError, Fixed, Implementation, Local, Native, Orb, Reference, SystemException,
-    SystemExceptionKind as Kind, ValueGraph, ValueRef,
+    Abstract, Any, AnyValueRef, CdrError, Fixed, Implementation, Local, Native, Orb, Reference, SystemException,
+    SystemExceptionKind as Kind, TypeCode, ValueGraph, ValueRef,
 };
 
 corelane::include_idl!("values");
@@ -354,6 +354,16 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     let Some(Abstract::Value(c)) = c else { panic!("a value went out") };
     assert_eq!(c.implementation::<dyn Described>().unwrap().describe(2).unwrap(), "oo");
     assert_eq!(exchange.echo_described(None, Some(&value)).unwrap().0, None);
+    // In an `any` with the type of an object or of a value.
+    let any = Any::new(&Some(thing)).unwrap();
+    let Some(Abstract::Object(found)) = any.extract::<Option<DescribedRef>>().unwrap() else { panic!("{any:?}") };
+    assert_eq!(found.describe(1).unwrap(), "thing");
+    let nil = Any::with_type(any.type_code(), &None::<DescribedRef>).unwrap();
+    assert_eq!(nil.extract::<Option<ThingRef>>().unwrap(), None);
+    let null = Any::with_type(&TypeCode::described(&CIRCLE_TYPE), &None::<DescribedRef>).unwrap();
+    assert_eq!(null.extract::<Option<CircleRef>>().unwrap(), None);
+    assert!(Any::with_type(any.type_code(), &Some(value)).is_err());
+    assert!(Any::with_type(null.type_code(), &Some(object)).is_err());
 }
 
 /// A letter that is written otherwise than declared: the text backwards, after its length.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 pub use corelane_wire::Value;
 pub use corelane_wire::typecode::{Kind, TypeCode, TypeCodeError};
-use corelane_wire::{AnyValue, Cdr, CdrError, Decoder, Encoder, Octets};
+use corelane_wire::{AnyValue, Cdr, CdrError, Decoder, Encoder, Fixed, Octets};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::long_double::LongDouble;
@@ -281,6 +281,22 @@ by_cdr! {
     LongDouble => TypeCode::LONG_DOUBLE,
     Any => TypeCode::ANY,
     TypeCode => TypeCode::TYPE_CODE,
+}
+
+/// `fixed` of just these digits and this scale.
+impl<const DIGITS: u8, const SCALE: u8> Typed for Fixed<DIGITS, SCALE> {
+    fn type_code() -> TypeCode {
+        // There is no such type that no TypeCode can be made of.
+        TypeCode::fixed(DIGITS.into(), SCALE.into()).unwrap_or(TypeCode::NULL)
+    }
+
+    fn write(&self, e: &mut Encoder<'_>, _: &TypeCode) -> Result<(), CdrError> {
+        self.encode(e)
+    }
+
+    fn read(d: &mut Decoder<'_>, _: &TypeCode) -> Result<Self, CdrError> {
+        Cdr::decode(d)
+    }
 }
 
 /// The bound of a string or sequence.

@@ -154,7 +154,8 @@ impl Request {
     /// Calls the operation and waits for what it gives back.
     ///
     /// # Errors
-    /// What the object raised, or the ORB: BAD_PARAM 32 for an implicit operation.
+    /// What the object raised, or the ORB: BAD_PARAM 32 for an implicit operation, BAD_TYPECODE 3 where null, void or an exception is the
+    /// type of an argument.
     pub fn invoke(self) -> Result<Response, RequestError> {
         self.check()?;
         let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, self.context.as_ref(), encoder);
@@ -208,6 +209,12 @@ impl Request {
                 Completion::No,
             ));
         }
+        let arguments = self.arguments.iter().map(Any::type_code);
+        let result = Some(&self.result).filter(|result| result.kind() != Kind::Void);
+        if !arguments.chain(&self.outputs).chain(result).all(|ty| ty.resolved().kind().is_legitimate()) {
+            let illegal = minor::bad_typecode::ILLEGAL_PARAMETER;
+            return Err(SystemException::new(SystemExceptionKind::BadTypecode, illegal, Completion::No));
+        }
         Ok(())
     }
 
@@ -232,9 +239,6 @@ impl Request {
 
 fn write(arguments: &[Any], context: Option<&Context>, encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
     for argument in arguments {
-        if matches!(argument.type_code().kind(), Kind::Void | Kind::Except) {
-            return Err(CdrError::IllegitimateMember);
-        }
         argument.wire().encode_value(encoder)?;
     }
     context.map_or(Ok(()), |context| context.write(encoder))

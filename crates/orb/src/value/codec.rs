@@ -137,7 +137,7 @@ pub(crate) const fn value_space() -> ValueSpace {
 /// The TypeCode of a value type that is known by name.
 #[cfg(feature = "any")]
 fn known_type(env: &(dyn Any + Sync), id: &[u8]) -> Option<crate::TypeCode> {
-    factories_of(env)?.find(id).map(|factory| (factory.info.type_code)())
+    factories_of(env)?.type_of(id)
 }
 
 /// Reads a custom value by its factory and writes it by its own code.

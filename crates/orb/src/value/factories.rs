@@ -41,13 +41,38 @@ impl Factory {
 /// [`Orb::value_factories`](crate::Orb::value_factories) has those of an ORB.
 pub struct ValueFactories {
     known: Published<HashMap<&'static str, Factory>>,
+    /// Types for which nothing makes values.
+    #[cfg(feature = "any")]
+    types: Published<HashMap<Box<str>, crate::TypeCode>>,
 }
 
 impl ValueFactories {
     /// Without entries.
     #[must_use]
     pub fn new() -> Self {
-        ValueFactories { known: Published::new("value factories", Scope::Orb, HashMap::new()) }
+        ValueFactories {
+            known: Published::new("value factories", Scope::Orb, HashMap::new()),
+            #[cfg(feature = "any")]
+            types: Published::new("value types", Scope::Orb, HashMap::new()),
+        }
+    }
+
+    /// Lets values of a type come in whole where they are known by their TypeCodes alone, as in an `any` and in dynamic calls: without it,
+    /// one whose type inherits from the one expected is cut down to that, or refused where it cannot be. For types of which the program
+    /// has no generated code.
+    #[cfg(feature = "any")]
+    pub fn register_type(&self, type_code: &crate::TypeCode) {
+        let mut types = (*self.types.load_full()).clone();
+        types.insert(type_code.id().into(), type_code.clone());
+        self.types.store(Arc::new(types));
+    }
+
+    /// The TypeCode of a type that is known by its repository id.
+    #[cfg(feature = "any")]
+    pub(crate) fn type_of(&self, repository_id: &[u8]) -> Option<crate::TypeCode> {
+        let types = self.types.load();
+        let known = || types.get(std::str::from_utf8(repository_id).ok()?).cloned();
+        self.find(repository_id).map(|factory| (factory.info.type_code)()).or_else(known)
     }
 
     /// Lets values of the type `T` come in as states alone.

@@ -8,7 +8,7 @@ use super::codec::{read_value, write_value};
 use super::either::{Abstract, read_abstract, write_abstract};
 use super::object::{ValueBase, ValueKind};
 use crate::any::{Kind, TypeCode, Typed};
-use crate::object::Reference;
+use crate::object::{Reference, read_reference, write_reference};
 
 /// A type of values, or an abstract interface, that has a TypeCode. Generated code implements it.
 pub trait TypedValue: 'static {
@@ -58,7 +58,9 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     }
 }
 
-/// Nil is `None`. An object goes in with the TypeCode of the interface, a value with that of its own type.
+/// Nil is `None`. An object goes in with the TypeCode of the interface, a value with that of its own type. What comes out may have had
+/// the type of a value, of an object (as JacORB puts one in) or of the interface: which objects and values have it their TypeCodes do
+/// not tell.
 impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract<R, I>> {
     fn type_code() -> TypeCode {
         I::value_type()
@@ -72,19 +74,32 @@ impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract
     }
 
     fn stands_for(type_code: &TypeCode) -> bool {
-        is_value(&type_code.resolved()) || type_code.equivalent(&I::value_type())
+        let resolved = type_code.resolved();
+        is_value(&resolved) || resolved.kind() == Kind::ObjRef || type_code.equivalent(&I::value_type())
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
-        match self {
-            Some(Abstract::Value(value)) if is_value(&type_code.resolved()) => write_value(e, Some(value)),
-            either => write_abstract(e, either.as_ref()),
+        let resolved = type_code.resolved();
+        match (resolved.kind(), self) {
+            (Kind::ObjRef, Some(Abstract::Object(object))) => write_reference(e, Some(object)),
+            (Kind::ObjRef, None) => write_reference::<R>(e, None),
+            (_, Some(Abstract::Value(value))) if is_value(&resolved) => write_value(e, Some(value)),
+            (_, None) if is_value(&resolved) => {
+                e.write_null_value();
+                Ok(())
+            }
+            (kind, _) if kind == Kind::ObjRef || is_value(&resolved) => Err(CdrError::NotOfType),
+            (_, either) => write_abstract(e, either.as_ref()),
         }
     }
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Self, CdrError> {
-        if is_value(&type_code.resolved()) {
+        let resolved = type_code.resolved();
+        if is_value(&resolved) {
             return Ok(read_value(d)?.map(Abstract::Value));
+        }
+        if resolved.kind() == Kind::ObjRef {
+            return Ok(read_reference(d)?.map(Abstract::Object));
         }
         read_abstract(d)
     }

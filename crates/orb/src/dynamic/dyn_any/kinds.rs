@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use corelane_wire::Decimal;
+
 use super::parts::{Content, state_of};
 use super::{Component, DynAny, DynAnyError};
 use crate::any::{Kind, TypeCode, Value};
@@ -76,6 +78,34 @@ impl DynAny {
         }
         self.part_mut()?.content = Content::Leaf(Value::Fixed(unscaled));
         Ok(())
+    }
+
+    /// The number that a fixed is (`DynFixed::get_value`, of which this is the text).
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more than 31 digits, which no type of IDL has.
+    pub fn decimal(&self) -> Result<Decimal, DynAnyError> {
+        let scale = self.type_code().resolved().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
+        let whole = || self.fixed().ok()?.checked_mul(10i128.checked_pow(scale.unsigned_abs().into())?);
+        let number = match u8::try_from(scale) {
+            Ok(scale) => Decimal::new(self.fixed()?, scale),
+            Err(_) => Decimal::new(whole().ok_or(DynAnyError::InvalidValue)?, 0),
+        };
+        number.map_err(|_| DynAnyError::InvalidValue)
+    }
+
+    /// Changes a fixed (`DynFixed::set_value`): false if there were digits behind the point for which the type has no place, and which
+    /// were dropped.
+    ///
+    /// # Errors
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits in front of the point than the type has.
+    pub fn set_decimal(&mut self, value: Decimal) -> Result<bool, DynAnyError> {
+        let scale = self.type_code().resolved().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
+        let shift = i32::from(scale) - i32::from(value.scale());
+        let unit = 10i128.checked_pow(shift.unsigned_abs()).ok_or(DynAnyError::InvalidValue)?;
+        let raised = if shift < 0 { Some(value.unscaled() / unit) } else { value.unscaled().checked_mul(unit) };
+        self.set_fixed(raised.ok_or(DynAnyError::InvalidValue)?)?;
+        Ok(shift >= 0 || value.unscaled() % unit == 0)
     }
 
     // ---- structures and values -------------------------------------------------------------------------
