@@ -9,6 +9,7 @@ fn main() {
         .compile("idl/probe.idl")
         .compile("idl/dynamic.idl")
         .compile("idl/contexts.idl")
+        .compile("idl/direct.idl")
         .compile("idl/timed.idl")
         .compile("idl/plain.idl")
         .compile("idl/lints.idl");

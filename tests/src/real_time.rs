@@ -159,8 +159,6 @@ impl Skeleton for Shared {
         write_who(call.reply(), &who)?;
         Ok(())
     }
-
-    fn cast(&self, _slot: &mut dyn std::any::Any) {}
 }
 
 /// Asks `object` who serves it, by the ORB's own client.

@@ -4,8 +4,6 @@
 //! It used to replace the exception by its own BAD_OPERATION 2, COMPLETED_NO, when it was not: a servant's own minor code and
 //! completion status were lost. omniORB's interop client found it (`fail_system(BAD_OPERATION)`).
 
-use std::any::Any;
-
 use corelane::{
     Completion, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind, mapping::Operation,
 };
@@ -23,8 +21,6 @@ impl Skeleton for Refusing {
             _ => Err(SystemException::bad_operation()),
         }
     }
-
-    fn cast(&self, _: &mut dyn Any) {}
 }
 
 #[test]

@@ -60,8 +60,6 @@ impl Skeleton for Allocating {
         state.run.fetch_add(1, SeqCst);
         Ok(())
     }
-
-    fn cast(&self, _slot: &mut dyn std::any::Any) {}
 }
 
 fn server() -> (Orb, ObjectRef, Arc<State>) {

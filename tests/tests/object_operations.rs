@@ -81,8 +81,6 @@ impl Skeleton for Foreign {
     fn dispatch(&self, _: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         call.raise(&Refused { code: 3, why: "because".into() })
     }
-
-    fn cast(&self, _: &mut dyn std::any::Any) {}
 }
 
 #[test]

@@ -318,8 +318,6 @@ impl Skeleton for Deep {
         assert!(go(100) > 0);
         Ok(())
     }
-
-    fn cast(&self, _: &mut dyn std::any::Any) {}
 }
 
 #[test]
@@ -614,8 +612,6 @@ impl Skeleton for Endless {
         call.reply().write_raw(&vec![0; 32 << 20]);
         Ok(())
     }
-
-    fn cast(&self, _slot: &mut dyn std::any::Any) {}
 }
 
 /// A connection with a thread of its own: while that answers a peer that does not read, the lane that a request of the same connection

@@ -56,8 +56,6 @@ impl Skeleton for Ender {
         call.reply().write_u8(ender[0].scheduling.priority());
         Ok(())
     }
-
-    fn cast(&self, _: &mut dyn std::any::Any) {}
 }
 
 fn lanes(orb: &Orb, name: &str) -> ObjectRef {

@@ -71,7 +71,7 @@ pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};
 pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
 pub use policy::{AllBusy, CallPolicies, RebindMode, SyncScope, Timeout, with_call_policies};
-pub use servant::{Servant, ServerCall, Skeleton};
+pub use servant::{Cast, Servant, ServerCall, Skeleton};
 pub use server::config::{Dispatch, NestedWait, PoolConfig};
 #[cfg(feature = "valuetype")]
 pub use value::{Abstract, AnyValueRef, Implementation, State, ValueBase, ValueFactories, ValueGraph, ValueRef};

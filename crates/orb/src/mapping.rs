@@ -13,7 +13,7 @@ pub use crate::invocation::{Operation, Reply};
 pub use crate::local::{Local, read_local, write_local};
 pub use crate::object::{ObjectRef, Reference, read_reference, write_reference};
 pub use crate::operation_table::OperationTable;
-pub use crate::servant::{Servant, ServerCall, Skeleton};
+pub use crate::servant::{Cast, Servant, ServerCall, Skeleton};
 #[cfg(all(feature = "any", feature = "valuetype"))]
 pub use crate::value::TypedValue;
 #[cfg(feature = "valuetype")]

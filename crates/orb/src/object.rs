@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use corelane_sys::erased::ErasedArc;
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, Decoder, Encoder};
 
@@ -31,6 +32,42 @@ pub struct ObjectRef {
     policies: CallPolicies,
     canceller: Option<Canceller>,
     context: Context,
+    /// The servant that calls go to directly, once it is known.
+    direct: Option<Arc<DirectCalls>>,
+}
+
+/// Servants that calls go to directly: the object's, as each of the interfaces that it has been called by.
+#[derive(Default)]
+struct DirectCalls(OnceLock<DirectCall>);
+
+struct DirectCall {
+    servant: ErasedArc,
+    others: Box<DirectCalls>,
+}
+
+impl DirectCalls {
+    #[inline]
+    fn find<I: ?Sized + 'static>(&self) -> Option<&I> {
+        let mut calls = self;
+        loop {
+            let call = calls.0.get()?;
+            if let Some(servant) = call.servant.get() {
+                return Some(servant);
+            }
+            calls = &call.others;
+        }
+    }
+
+    /// Threads that call for the first time at once may each add the same: what is found first counts.
+    fn add(&self, servant: ErasedArc) {
+        let mut calls = self;
+        let mut new = DirectCall { servant, others: Box::default() };
+        while let Err(again) = calls.0.set(new) {
+            new = again;
+            let Some(call) = calls.0.get() else { return };
+            calls = &call.others;
+        }
+    }
 }
 
 impl ObjectRef {
@@ -40,6 +77,7 @@ impl ObjectRef {
             policies: CallPolicies::NONE,
             canceller: None,
             context: Context::new(),
+            direct: None,
             core,
         }
     }
@@ -110,6 +148,35 @@ impl ObjectRef {
     #[must_use]
     pub fn with_context(&self, context: &Context) -> Self {
         ObjectRef { context: context.clone(), ..self.clone() }
+    }
+
+    /// A copy whose typed calls go straight to the servant if the object is active in this ORB, at the price of a virtual function call: past
+    /// the object adapter, that is. The first call goes through the adapter as any other and finds the servant; what the adapter says
+    /// later is not asked for. So the state of the POA's manager, threading policies, priorities, deactivation and the end of the ORB have no
+    /// effect on these calls, [`current`](crate::current()) knows nothing of them, and a panic of the servant is the caller's. The servant lives at
+    /// least as long as the copy and its clones.
+    ///
+    /// Objects elsewhere, dynamic servants and those of a servant locator are called as usual.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn example(object: &corelane::ObjectRef) {
+    /// let direct = object.with_direct_calls();
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_direct_calls(&self) -> Self {
+        ObjectRef { direct: Some(Arc::default()), ..self.clone() }
+    }
+
+    /// Where this reference calls directly, it calls this servant from now on.
+    #[inline]
+    pub(crate) fn call_directly(&self, servant: impl FnOnce() -> Option<ErasedArc>) {
+        if let Some(direct) = &self.direct
+            && let Some(servant) = servant()
+        {
+            direct.add(servant);
+        }
     }
 
     /// For generated code: the properties that an operation asks for.
@@ -275,9 +342,16 @@ impl ObjectRef {
         call::oneway(self, operation, self.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)
     }
 
+    /// For generated code: the servant, if calls go [straight to it](Self::with_direct_calls) and it has been called as an `I`. What it returns
+    /// is then returned from where it was put.
+    #[inline]
+    pub fn direct<I: ?Sized + Send + Sync + 'static>(&self) -> Option<&I> {
+        self.direct.as_ref()?.find()
+    }
+
     /// For generated code: runs `call` on the servant itself, if it lives in this ORB and implements `I`; `None` otherwise.
     #[inline]
-    pub fn collocated<I: ?Sized + 'static, T, E: From<SystemException>>(
+    pub fn collocated<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
         &self,
         operation: &'static Operation<'static>,
         call: impl FnOnce(&I) -> Result<T, E>,

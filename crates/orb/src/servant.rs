@@ -1,9 +1,10 @@
 //! Servants: what runs the operations of objects, and the skeletons that stand between them and requests.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::Arc;
 
+use corelane_sys::erased::ErasedRef;
 use corelane_wire::giop::{self, ReplyStatus, ServiceContext, context_id};
 use corelane_wire::{Decoder, Encoder, Version, rt};
 
@@ -24,9 +25,43 @@ pub trait Skeleton: Send + Sync + 'static {
     /// servant raises.
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException>;
 
-    /// For calls within the process: if `slot` is an `Option<Arc<dyn I>>` of the interface or one of its bases, puts the
-    /// servant there.
-    fn cast(&self, slot: &mut dyn Any);
+    /// For calls within the process: [offers](Cast::offer) the servant as the interface and as each of its bases. Calls of a
+    /// servant that offers nothing are marshalled.
+    fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+        let _ = cast;
+    }
+}
+
+/// A question for a servant as the implementation of an interface, which its skeleton [answers](Skeleton::cast).
+pub struct Cast<'s> {
+    interface: TypeId,
+    found: Option<ErasedRef<'s>>,
+    /// Where it is to be owned: an `Option<Arc<I>>`.
+    owned: Option<&'s mut dyn Any>,
+}
+
+impl<'s> Cast<'s> {
+    /// The servant is this, as an implementation of `I`; `borrow` and `share` turn it into one. Nothing happens if another interface is
+    /// asked for.
+    #[inline]
+    pub fn offer<S: ?Sized, I: ?Sized + 'static>(
+        &mut self,
+        servant: &'s Arc<S>,
+        borrow: fn(&'s S) -> &'s I,
+        share: fn(Arc<S>) -> Arc<I>,
+    ) {
+        if TypeId::of::<I>() != self.interface {
+            return;
+        }
+        match &mut self.owned {
+            None => self.found = Some(ErasedRef::new(borrow(servant))),
+            Some(slot) => {
+                if let Some(slot) = slot.downcast_mut() {
+                    *slot = Some(share(Arc::clone(servant)));
+                }
+            }
+        }
+    }
 }
 
 /// A servant with its skeleton, ready to be activated; clones are the same servant.
@@ -55,8 +90,16 @@ impl Servant {
     #[must_use]
     pub fn implements<I: ?Sized + 'static>(&self) -> Option<Arc<I>> {
         let mut slot: Option<Arc<I>> = None;
-        self.0.cast(&mut slot);
+        self.0.cast(&mut Cast { interface: TypeId::of::<I>(), found: None, owned: Some(&mut slot) });
         slot
+    }
+
+    /// The same for as long as the servant is held: a reference to the `dyn I` of this type.
+    #[inline]
+    pub(crate) fn cast(&self, interface: TypeId) -> Option<ErasedRef<'_>> {
+        let mut cast = Cast { interface, found: None, owned: None };
+        self.0.cast(&mut cast);
+        cast.found
     }
 
     #[inline]

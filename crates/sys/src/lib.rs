@@ -22,6 +22,7 @@ pub mod buffer;
 pub mod clock;
 pub mod counters;
 pub mod epoll;
+pub mod erased;
 pub mod eventfd;
 pub mod gate;
 pub mod guarantees;

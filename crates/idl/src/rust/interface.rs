@@ -435,6 +435,9 @@ impl Generator<'_> {
             out.close("};");
             out.outdent();
         }
+        out.open(&format!("if let Some({servant}) = {object}.direct() {{"));
+        out.line(&format!("return {local}({servant});"));
+        out.close("}");
         out.open(&format!("if let Some(outcome) = {object}.collocated(&OPERATION, {local}) {{"));
         out.line("return outcome;");
         out.close("}");
@@ -559,20 +562,12 @@ impl Generator<'_> {
         self.dispatch(id, interface, &own_table, calls, out);
         out.close("}");
         out.gap();
-        out.open("fn cast(&self, slot: &mut dyn std::any::Any) {");
-        let all: Vec<DefinitionId> = std::iter::once(id).chain(bases).collect();
-        for (at, base) in all.iter().enumerate() {
-            let path = self.path_to_trait(*base);
-            if at == 0 {
-                out.open("if let Some(slot) = slot.downcast_mut() {");
-            } else {
-                out.close("} else if let Some(slot) = slot.downcast_mut() {");
-                out.open_again();
-            }
-            out.assign(&format!("let servant: std::sync::Arc<dyn {path}>"), "self.0.clone()");
-            out.line("*slot = Some(servant);");
+        let cast = self.runtime("Cast");
+        out.open(&format!("fn cast<'s>(&'s self, cast: &mut {cast}<'s>) {{"));
+        for base in std::iter::once(id).chain(bases) {
+            let path = self.path_to_trait(base);
+            out.line(&format!("cast.offer::<_, dyn {path}>(&self.0, |this| this, |this| this);"));
         }
-        out.close("}");
         out.close("}");
         out.close("}");
     }

@@ -68,6 +68,9 @@ impl PlacedRef {
             let _context = context.enter();
             servant.locate(a)
         };
+        if let Some(servant) = this.direct() {
+            return local(servant);
+        }
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
@@ -87,6 +90,9 @@ impl PlacedRef {
             let _context = context.enter();
             servant.count()
         };
+        if let Some(servant) = this.direct() {
+            return local(servant);
+        }
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
@@ -103,6 +109,9 @@ impl PlacedRef {
             let _context = context.enter();
             servant.tell(text)
         };
+        if let Some(servant) = this.direct() {
+            return local(servant);
+        }
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
@@ -178,11 +187,8 @@ impl corelane::mapping::Skeleton for PlacedSkeleton {
         }
     }
 
-    fn cast(&self, slot: &mut dyn std::any::Any) {
-        if let Some(slot) = slot.downcast_mut() {
-            let servant: std::sync::Arc<dyn Placed> = self.0.clone();
-            *slot = Some(servant);
-        }
+    fn cast<'s>(&'s self, cast: &mut corelane::mapping::Cast<'s>) {
+        cast.offer::<_, dyn Placed>(&self.0, |this| this, |this| this);
     }
 }
 

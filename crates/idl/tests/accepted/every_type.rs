@@ -11,7 +11,7 @@
 #[allow(clippy::wrong_self_convention)]
 pub mod every_type {
     use corelane::mapping::{
-        Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
+        Cast, Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
         read_reference, write_reference,
     };
     use corelane::{
@@ -937,6 +937,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("_get_level");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.level();
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -949,6 +952,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("_set_level");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.set_level(level);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -963,6 +969,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("_get_type");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.r#type();
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -975,6 +984,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("_set_type");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.set_type(r#type);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -992,6 +1004,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("cube_octet");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.cube_octet(o);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1006,6 +1021,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("cube_longs");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.cube_longs(a);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1021,6 +1039,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("echo");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.echo(s);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1032,6 +1053,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("me");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.me(p);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1043,6 +1067,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_any");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_any(i, io);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1066,6 +1093,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_type");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_type(i, io);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1084,6 +1114,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("fail");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.fail(code);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1101,6 +1134,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("fail_more");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.fail_more(code);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1122,6 +1158,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("note");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.note(n);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1139,6 +1178,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_plain");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_plain(i, io);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1162,6 +1204,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_variable");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_variable(i, io);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1188,6 +1233,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_path");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_path(i, io);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1208,6 +1256,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_paths");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_paths(i);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1232,6 +1283,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_shape");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_shape(i, io);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1256,6 +1310,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_blob");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_blob(i, k, io);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1285,6 +1342,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_names");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_names(i, w, io);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1319,6 +1379,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_flags");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_flags(f, l, c);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1347,6 +1410,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_matrix");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_matrix(m, p, b, c, l, bc);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1379,6 +1445,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_object");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_object(o, ps, a);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1408,6 +1477,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("wide");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.wide(w, c, n, s);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1432,6 +1504,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_colour");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_colour(c, s, i, b, f, ll);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1455,6 +1530,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_precise");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_precise(p, s);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1470,6 +1548,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("pass_tree");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_tree(t, ts);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1491,6 +1572,9 @@ pub mod every_type {
             let local = |servant: &(dyn Probe + 'static)| {
                 servant.a_long_name_to_make_lines_break(the_first_parameter, the_second_parameter)
             };
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1505,6 +1589,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("get_second");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Second + 'static)| servant.get_second(e, d);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1936,17 +2023,10 @@ pub mod every_type {
             }
         }
 
-        fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Probe> = self.0.clone();
-                *slot = Some(servant);
-            } else if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Base> = self.0.clone();
-                *slot = Some(servant);
-            } else if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Second> = self.0.clone();
-                *slot = Some(servant);
-            }
+        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+            cast.offer::<_, dyn Probe>(&self.0, |this| this, |this| this);
+            cast.offer::<_, dyn Base>(&self.0, |this| this, |this| this);
+            cast.offer::<_, dyn Second>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -2081,6 +2161,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("nothing");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Base + 'static)| servant.nothing();
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -2092,6 +2175,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("_get_name");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Base + 'static)| servant.name();
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -2145,11 +2231,8 @@ pub mod every_type {
             }
         }
 
-        fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Base> = self.0.clone();
-                *slot = Some(servant);
-            }
+        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+            cast.offer::<_, dyn Base>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -2202,6 +2285,9 @@ pub mod every_type {
             static OPERATION: Operation = Operation::new("get_second");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Second + 'static)| servant.get_second(e, d);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -2264,11 +2350,8 @@ pub mod every_type {
             }
         }
 
-        fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Second> = self.0.clone();
-                *slot = Some(servant);
-            }
+        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+            cast.offer::<_, dyn Second>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -2331,11 +2414,8 @@ pub mod every_type {
             Err(SystemException::bad_operation())
         }
 
-        fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Empty2> = self.0.clone();
-                *slot = Some(servant);
-            }
+        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+            cast.offer::<_, dyn Empty2>(&self.0, |this| this, |this| this);
         }
     }
 

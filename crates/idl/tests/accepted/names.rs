@@ -9,7 +9,7 @@
 #[allow(clippy::wrong_self_convention)]
 pub mod names {
     use corelane::mapping::{
-        Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
+        Cast, Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
     };
     use corelane::{ObjectRef, Reference, Servant, SystemException};
 
@@ -96,6 +96,9 @@ pub mod names {
             static OPERATION: Operation = Operation::new("next");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Locals + 'static)| servant.next(n);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -118,6 +121,9 @@ pub mod names {
             static OPERATION: Operation = Operation::new("plain");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Locals + 'static)| servant.plain();
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -133,6 +139,9 @@ pub mod names {
             static OPERATION: Operation = Operation::new("nothing");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Locals + 'static)| servant.nothing();
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -162,6 +171,9 @@ pub mod names {
             let local = |servant_: &(dyn Locals + 'static)| {
                 servant_.all(call, servant, operation, d, e, len, list)
             };
+            if let Some(servant_) = this.direct() {
+                return local(servant_);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -280,11 +292,8 @@ pub mod names {
             }
         }
 
-        fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Locals> = self.0.clone();
-                *slot = Some(servant);
-            }
+        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+            cast.offer::<_, dyn Locals>(&self.0, |this| this, |this| this);
         }
     }
 

@@ -61,6 +61,9 @@ impl IRef {
         static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("f");
         let this = corelane::Reference::as_object(self);
         let local = |servant: &(dyn I + 'static)| servant.f(x);
+        if let Some(servant) = this.direct() {
+            return local(servant);
+        }
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
@@ -74,6 +77,9 @@ impl IRef {
         static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("g");
         let this = corelane::Reference::as_object(self);
         let local = |servant: &(dyn I + 'static)| servant.g(x);
+        if let Some(servant) = this.direct() {
+            return local(servant);
+        }
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
@@ -140,11 +146,8 @@ impl corelane::mapping::Skeleton for ISkeleton {
         }
     }
 
-    fn cast(&self, slot: &mut dyn std::any::Any) {
-        if let Some(slot) = slot.downcast_mut() {
-            let servant: std::sync::Arc<dyn I> = self.0.clone();
-            *slot = Some(servant);
-        }
+    fn cast<'s>(&'s self, cast: &mut corelane::mapping::Cast<'s>) {
+        cast.offer::<_, dyn I>(&self.0, |this| this, |this| this);
     }
 }
 

@@ -61,6 +61,9 @@ impl EchoRef {
             corelane::mapping::Operation::new("echo_string");
         let this = corelane::Reference::as_object(self);
         let local = |servant: &(dyn Echo + 'static)| servant.echo_string(mesg);
+        if let Some(servant) = this.direct() {
+            return local(servant);
+        }
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
@@ -120,11 +123,8 @@ impl corelane::mapping::Skeleton for EchoSkeleton {
         }
     }
 
-    fn cast(&self, slot: &mut dyn std::any::Any) {
-        if let Some(slot) = slot.downcast_mut() {
-            let servant: std::sync::Arc<dyn Echo> = self.0.clone();
-            *slot = Some(servant);
-        }
+    fn cast<'s>(&'s self, cast: &mut corelane::mapping::Cast<'s>) {
+        cast.offer::<_, dyn Echo>(&self.0, |this| this, |this| this);
     }
 }
 
@@ -255,6 +255,9 @@ impl ResultRef {
         static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("match");
         let this = corelane::Reference::as_object(self);
         let local = |servant: &(dyn Result_ + 'static)| servant.r#match(r#type, self_);
+        if let Some(servant) = this.direct() {
+            return local(servant);
+        }
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
@@ -277,6 +280,9 @@ impl ResultRef {
             corelane::mapping::Operation::new("servant");
         let this = corelane::Reference::as_object(self);
         let local = |servant: &(dyn Result_ + 'static)| servant.servant_();
+        if let Some(servant) = this.direct() {
+            return local(servant);
+        }
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
@@ -347,14 +353,9 @@ impl corelane::mapping::Skeleton for ResultSkeleton {
         }
     }
 
-    fn cast(&self, slot: &mut dyn std::any::Any) {
-        if let Some(slot) = slot.downcast_mut() {
-            let servant: std::sync::Arc<dyn Result_> = self.0.clone();
-            *slot = Some(servant);
-        } else if let Some(slot) = slot.downcast_mut() {
-            let servant: std::sync::Arc<dyn Echo> = self.0.clone();
-            *slot = Some(servant);
-        }
+    fn cast<'s>(&'s self, cast: &mut corelane::mapping::Cast<'s>) {
+        cast.offer::<_, dyn Result_>(&self.0, |this| this, |this| this);
+        cast.offer::<_, dyn Echo>(&self.0, |this| this, |this| this);
     }
 }
 

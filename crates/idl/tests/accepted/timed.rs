@@ -9,7 +9,7 @@
 #[allow(clippy::too_many_arguments, clippy::type_complexity)]
 #[allow(clippy::wrong_self_convention)]
 pub mod timed {
-    use corelane::mapping::{Operation, OperationTable, ServerCall, Skeleton};
+    use corelane::mapping::{Cast, Operation, OperationTable, ServerCall, Skeleton};
     use corelane::{ObjectRef, Reference, Servant, SystemException};
 
     pub trait Pump: Send + Sync + 'static {
@@ -62,6 +62,9 @@ pub mod timed {
             static OPERATION: Operation = Operation::new("open_valve");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Pump + 'static)| servant.open_valve(valve);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -76,6 +79,9 @@ pub mod timed {
             static OPERATION: Operation = Operation::new("pressure");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Pump + 'static)| servant.pressure();
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -134,11 +140,8 @@ pub mod timed {
             })
         }
 
-        fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Pump> = self.0.clone();
-                *slot = Some(servant);
-            }
+        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+            cast.offer::<_, dyn Pump>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -205,6 +208,9 @@ pub mod timed {
             static OPERATION: Operation = Operation::new("stop");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn SafePump + 'static)| servant.stop();
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -256,14 +262,9 @@ pub mod timed {
             })
         }
 
-        fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn SafePump> = self.0.clone();
-                *slot = Some(servant);
-            } else if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Pump> = self.0.clone();
-                *slot = Some(servant);
-            }
+        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+            cast.offer::<_, dyn SafePump>(&self.0, |this| this, |this| this);
+            cast.offer::<_, dyn Pump>(&self.0, |this| this, |this| this);
         }
     }
 

@@ -9,7 +9,7 @@
 #[allow(clippy::wrong_self_convention)]
 pub mod values {
     use corelane::mapping::{
-        Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
+        Cast, Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
         ValueType, read_abstract, read_local, read_value, write_abstract, write_local, write_value,
     };
     use corelane::{
@@ -848,6 +848,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("_get_name");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Named + 'static)| servant.name();
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -897,11 +900,8 @@ pub mod values {
             }
         }
 
-        fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Named> = self.0.clone();
-                *slot = Some(servant);
-            }
+        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+            cast.offer::<_, dyn Named>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -954,6 +954,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("describe");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Described + 'static)| servant.describe(width);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1008,11 +1011,8 @@ pub mod values {
             }
         }
 
-        fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Described> = self.0.clone();
-                *slot = Some(servant);
-            }
+        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+            cast.offer::<_, dyn Described>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -1323,6 +1323,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("touch");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Thing + 'static)| servant.touch();
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1374,14 +1377,9 @@ pub mod values {
             }
         }
 
-        fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Thing> = self.0.clone();
-                *slot = Some(servant);
-            } else if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Described> = self.0.clone();
-                *slot = Some(servant);
-            }
+        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+            cast.offer::<_, dyn Thing>(&self.0, |this| this, |this| this);
+            cast.offer::<_, dyn Described>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -1721,6 +1719,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_node");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_node(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1744,6 +1745,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_mixed");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_mixed(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1770,6 +1774,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_base");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_base(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1794,6 +1801,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_shape");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_shape(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1824,6 +1834,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_described");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_described(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1854,6 +1867,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_value");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_value(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1877,6 +1893,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_nodes");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_nodes(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1928,6 +1947,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_text");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_text(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1952,6 +1974,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_letter");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_letter(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1975,6 +2000,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_account");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_account(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -1998,6 +2026,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_money");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_money(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -2021,6 +2052,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_moneys");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_moneys(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -2046,6 +2080,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_larger");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_larger(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -2065,6 +2102,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_maps");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_maps(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -2084,6 +2124,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_ages");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_ages(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -2149,6 +2192,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_rights");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_rights(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -2172,6 +2218,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_longer");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_longer(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -2195,6 +2244,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_by_letter");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_by_letter(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -2218,6 +2270,9 @@ pub mod values {
             static OPERATION: Operation = Operation::new("echo_by_byte");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_by_byte(a, b);
+            if let Some(servant) = this.direct() {
+                return local(servant);
+            }
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
@@ -2561,11 +2616,8 @@ pub mod values {
             }
         }
 
-        fn cast(&self, slot: &mut dyn std::any::Any) {
-            if let Some(slot) = slot.downcast_mut() {
-                let servant: std::sync::Arc<dyn Exchange> = self.0.clone();
-                *slot = Some(servant);
-            }
+        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+            cast.offer::<_, dyn Exchange>(&self.0, |this| this, |this| this);
         }
     }
 

@@ -1,6 +1,5 @@
 //! Servants that learn what is called, and with what, when it is called.
 
-use std::any::Any as StdAny;
 use std::fmt;
 
 use corelane_wire::AnyValue;
@@ -168,8 +167,6 @@ impl<S: DynamicServant> Skeleton for DynamicSkeleton<S> {
         let operation = std::str::from_utf8(operation).map_err(|_| SystemException::bad_operation())?;
         self.0.invoke(&mut ServerRequest { operation, call, state: State::Unread })
     }
-
-    fn cast(&self, _: &mut dyn StdAny) {}
 }
 
 impl Servant {

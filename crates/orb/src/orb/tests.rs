@@ -35,8 +35,6 @@ impl<F: Fn() + Send + Sync + 'static, K: Send + Sync + 'static> Skeleton for Doe
         (self.0)();
         Ok(())
     }
-
-    fn cast(&self, _slot: &mut dyn Any) {}
 }
 
 fn does(act: impl Fn() + Send + Sync + 'static) -> Servant {

@@ -76,12 +76,20 @@ pub(crate) struct Wanted<'w> {
     pub(crate) key: &'w [u8],
     /// What a servant locator is told.
     pub(crate) operation: &'w [u8],
-    /// The priority that the client propagates.
-    pub(crate) priority: Option<Priority>,
+    pub(crate) priority: ClientPriority,
     /// The band that its connection is for.
     pub(crate) band: Option<PriorityBand>,
     /// The highest priority that its client may have it run at.
     pub(crate) ceiling: Priority,
+}
+
+/// The priority that the client propagates.
+#[derive(Clone, Copy)]
+pub(crate) enum ClientPriority {
+    /// As the request says.
+    Said(Option<Priority>),
+    /// The calling thread is the client; it is asked where that matters, which is seldom.
+    OfCaller,
 }
 
 /// What a request is for.

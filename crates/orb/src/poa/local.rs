@@ -1,19 +1,21 @@
 //! Calls that stay in the process: the object adapter finds the servant as for any request, and nothing is marshalled where
 //! the stub knows the interface.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
+use corelane_sys::erased::{ErasedArc, ErasedRef};
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{PiMutex, Scope};
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
 use super::hold::{Held, Hold, Kept};
-use super::{Found, Located, Wanted};
+use super::{ClientPriority, Found, Located, Wanted};
 use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::{Body, Operation, Reply, call};
@@ -39,33 +41,38 @@ enum Looked {
 
 /// A call, as far as what is the same for all operations needs to know it: the rest is compiled once for each of them.
 trait Direct {
-    /// Whether the servant implements the interface, and the call has not been made yet; remembers the servant.
-    fn takes(&mut self, servant: &Servant) -> bool;
-    /// Makes the call.
-    fn run(&mut self);
+    /// The servant as the interface, if it implements that and the call has not been made yet.
+    fn takes<'s>(&self, servant: &'s Servant) -> Option<ErasedRef<'s>>;
+    /// The servant as the interface, to be kept.
+    fn keeps(&self, servant: &Servant) -> Option<ErasedArc>;
+    /// Makes the call on what [`takes`](Direct::takes) gave.
+    fn run(&mut self, servant: ErasedRef<'_>);
     /// This is the result, whatever it was before.
     fn fail(&mut self, exception: SystemException);
 }
 
 struct Typed<I: ?Sized, T, E, F> {
     call: Option<F>,
-    servant: Option<Arc<I>>,
     result: Option<Result<T, E>>,
+    interface: PhantomData<fn(&I)>,
 }
 
 impl<I, T, E, F> Direct for Typed<I, T, E, F>
 where
-    I: ?Sized + 'static,
+    I: ?Sized + Send + Sync + 'static,
     E: From<SystemException>,
     F: FnOnce(&I) -> Result<T, E>,
 {
-    fn takes(&mut self, servant: &Servant) -> bool {
-        self.servant = servant.implements::<I>();
-        self.servant.is_some() && self.call.is_some()
+    fn takes<'s>(&self, servant: &'s Servant) -> Option<ErasedRef<'s>> {
+        if self.call.is_some() { servant.cast(TypeId::of::<I>()) } else { None }
     }
 
-    fn run(&mut self) {
-        if let (Some(servant), Some(call)) = (&self.servant, self.call.take()) {
+    fn keeps(&self, servant: &Servant) -> Option<ErasedArc> {
+        servant.implements::<I>().map(ErasedArc::new)
+    }
+
+    fn run(&mut self, servant: ErasedRef<'_>) {
+        if let (Some(servant), Some(call)) = (servant.get::<I>(), self.call.take()) {
             self.result = Some(call(servant));
         }
     }
@@ -77,13 +84,13 @@ where
 
 /// Calls the servant of `object` directly, if it lives here and implements `I`; `None` sends the call its usual way.
 #[inline]
-pub(crate) fn call_local<I: ?Sized + 'static, T, E: From<SystemException>>(
+pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
     object: &ObjectRef,
     key: &[u8],
     operation: &'static str,
     call: impl FnOnce(&I) -> Result<T, E>,
 ) -> Option<Result<T, E>> {
-    let mut direct = Typed { call: Some(call), servant: None, result: None };
+    let mut direct = Typed { call: Some(call), result: None, interface: PhantomData };
     if is_over(object, key, operation, &mut direct) { direct.result } else { None }
 }
 
@@ -94,22 +101,17 @@ fn is_over(object: &ObjectRef, key: &[u8], operation: &'static str, direct: &mut
         direct.fail(unusable);
         return true;
     }
-    let priority = crate::rt::of_caller(core);
-    match look(core, key, operation, priority, direct) {
+    match look(object, key, operation, direct) {
         Looked::Over => true,
         Looked::Otherwise => false,
-        Looked::Forward(reference) => follow(object, reference, operation, priority, direct),
+        Looked::Forward(reference) => follow(object, reference, operation, direct),
     }
 }
 
-fn look(
-    core: &Arc<Core>,
-    key: &[u8],
-    operation: &'static str,
-    priority: Option<Priority>,
-    direct: &mut dyn Direct,
-) -> Looked {
-    let wanted = Wanted { key, operation: operation.as_bytes(), priority, band: None, ceiling: Priority::MAX };
+fn look(object: &ObjectRef, key: &[u8], operation: &'static str, direct: &mut dyn Direct) -> Looked {
+    let core = object.core();
+    let (priority, ceiling) = (ClientPriority::OfCaller, Priority::MAX);
+    let wanted = Wanted { key, operation: operation.as_bytes(), priority, band: None, ceiling };
     core.adapters().find(wanted, |found| {
         let target = match found {
             Found::Servant(target) => target,
@@ -120,10 +122,13 @@ fn look(
             Found::Forward(reference) => return Looked::Forward(reference),
             Found::Held(_) => return Looked::Otherwise,
         };
-        if !direct.takes(target.servant) {
+        let Some(servant) = direct.takes(target.servant) else {
             let Err(exception) = target.finish(operation.as_bytes()) else { return Looked::Otherwise };
             direct.fail(exception);
             return Looked::Over;
+        };
+        if !target.is_lent() {
+            object.call_directly(|| direct.keeps(target.servant));
         }
         let Some(_frame) = Upcall::enter(&target) else {
             // A servant that was lent goes back.
@@ -139,7 +144,7 @@ fn look(
                 return Looked::Over;
             }
         };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| direct.run())) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| direct.run(servant))) {
             direct.fail(panicked(core, target, operation.as_bytes(), &*panic));
         }
         if let Err(exception) = target.finish(operation.as_bytes()) {
@@ -151,13 +156,7 @@ fn look(
 
 /// Goes on where an object has been forwarded to; `false` if the call is to be marshalled.
 #[cold]
-fn follow(
-    object: &ObjectRef,
-    mut reference: ObjectRef,
-    operation: &'static str,
-    priority: Option<Priority>,
-    direct: &mut dyn Direct,
-) -> bool {
+fn follow(object: &ObjectRef, mut reference: ObjectRef, operation: &'static str, direct: &mut dyn Direct) -> bool {
     let core = object.core();
     for _ in 0..FORWARDS {
         let Some(key) = reference.binding().local_key(core) else {
@@ -166,7 +165,7 @@ fn follow(
             object.binding().set_forwarded(Some(Arc::new(target)));
             return false;
         };
-        match look(core, key, operation, priority, direct) {
+        match look(object, key, operation, direct) {
             Looked::Over => return true,
             Looked::Otherwise => return false,
             Looked::Forward(next) => reference = next,
@@ -193,6 +192,7 @@ fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8], priori
     reply.set_code_sets(CodeSets::UTF8_UTF16);
     let mut call = ServerCall::new(decoder, reply, None);
     let operation = operation.as_bytes();
+    let priority = ClientPriority::Said(priority);
     let wanted = Wanted { key, operation, priority, band: None, ceiling: Priority::MAX };
     let outcome = core.adapters().find(wanted, |found| run(core, found, operation, &mut call, None));
     let (reply, raised) = call.finish();

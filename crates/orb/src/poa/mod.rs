@@ -41,7 +41,7 @@ use corelane_sys::published::Published;
 use corelane_sys::slots::SlotTable;
 use corelane_wire::exception::minor;
 
-pub(crate) use demux::{Adapters, Found, Located, Target, Wanted, no_such_object};
+pub(crate) use demux::{Adapters, ClientPriority, Found, Located, Target, Wanted, no_such_object};
 pub use error::PoaError;
 pub(crate) use hold::{HELD, HELD_OCTETS, Held, Hold, Kept, Resume};
 pub(crate) use key::{Key, Place};

@@ -17,7 +17,7 @@ use crate::address::LaneEndpoint;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::poa::{PoaError, PolicyIndex, Wanted};
+use crate::poa::{ClientPriority, PoaError, PolicyIndex, Wanted};
 use crate::server::lane::Lane;
 
 /// The real-time part of a POA.
@@ -174,7 +174,11 @@ impl RtPoa {
 
     /// Where the request that is `wanted` of object `id` runs.
     pub(crate) fn place(&self, core: &Core, wanted: Wanted<'_>, object: Option<Priority>, id: &[u8]) -> Placed {
-        let Ok(asked) = inbound(core, wanted.priority, id) else { return Placed::Refused(unmappable()) };
+        let priority = match wanted.priority {
+            ClientPriority::Said(priority) => priority,
+            ClientPriority::OfCaller => super::of_caller(core),
+        };
+        let Ok(asked) = inbound(core, priority, id) else { return Placed::Refused(unmappable()) };
         let Place { lane, priority } = match self.rules().place(asked, object, wanted.band) {
             Ok(place) => place,
             Err(violation) => return Placed::Refused(refusal(violation, asked)),

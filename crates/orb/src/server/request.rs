@@ -26,7 +26,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::fault::Fault;
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::poa::{Found, Held, Hold, Kept, Located, OnPanic, Resume, Target, Wanted};
+use crate::poa::{ClientPriority, Found, Held, Hold, Kept, Located, OnPanic, Resume, Target, Wanted};
 use crate::rt::station::{self, Serving};
 use crate::rt::{Late, Running};
 use crate::servant::ServerCall;
@@ -130,8 +130,9 @@ fn request(
         }
         (None, None, Some(key)) => {
             let band = propagated.priority.and_then(|_| connection.band());
+            let priority = ClientPriority::Said(propagated.priority);
             let (operation, ceiling) = (request.operation, connection.origin.ceiling);
-            let wanted = Wanted { key, operation, priority: propagated.priority, band, ceiling };
+            let wanted = Wanted { key, operation, priority, band, ceiling };
             core.adapters().find(wanted, |found| {
                 if let Found::Misplaced(exception) = &found {
                     tell_refused(core, connection, operation, exception);

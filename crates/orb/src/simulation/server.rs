@@ -1,6 +1,5 @@
 //! Server processes: a lane, a POA and servants, without their threads.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -306,8 +305,6 @@ impl Skeleton for Work {
         call.reply().write_octets_copied(&data)?;
         Ok(())
     }
-
-    fn cast(&self, _slot: &mut dyn Any) {}
 }
 
 /// Objects that are here, and objects that are elsewhere: `c3` is three servers further on, `loop` always one.

@@ -1,7 +1,6 @@
 //! What the tests of the POA share: a servant whose operation is a closure, and the three ways of calling it.
 #![allow(dead_code, reason = "each test program uses its part")]
 
-use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +12,7 @@ use corelane::poa::{
     ServantRetention,
 };
 use corelane::{
-    Completion, Dispatch, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
+    Cast, Completion, Dispatch, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
     SystemExceptionKind as Kind,
 };
 
@@ -48,10 +47,8 @@ impl Skeleton for ValueSkeleton {
         }
     }
 
-    fn cast(&self, slot: &mut dyn Any) {
-        if let Some(slot) = slot.downcast_mut::<Option<Arc<dyn Value>>>() {
-            *slot = Some(Arc::clone(&self.0));
-        }
+    fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+        cast.offer::<_, dyn Value>(&self.0, |this| this, |this| this);
     }
 }
 
