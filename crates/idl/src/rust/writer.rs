@@ -162,7 +162,7 @@ impl Writer {
         let last = format!(") {arrow}");
         let indent = (self.indent - 1) * 4;
         // rustfmt counts the indentation twice before it sets the brace of a broken head on a line of its own.
-        let room = if end == ";" { WIDTH } else { WIDTH - indent };
+        let room = if end == ";" { WIDTH } else { WIDTH.saturating_sub(indent) };
         if indent + last.len() <= room {
             self.close(&last);
         } else if end == " {" && indent + last.len() <= WIDTH + 2 {
