@@ -157,12 +157,14 @@ impl<'o> Report<'o> {
             goals += 1;
             let _ = writeln!(
                 text,
-                "  {:<8} {}, {}: {} is {} {}, at most {}",
+                "  {:<8} {}, {}, {}: {} is {}{}{}, at most {}",
                 if is_met { "met" } else { "NOT MET" },
+                value.label.transport,
                 value.label.config,
                 value.label.op,
                 value.what,
                 plain(value.value),
+                if value.unit.is_empty() { "" } else { " " },
                 value.unit,
                 plain(bound)
             );
@@ -385,7 +387,7 @@ mod tests {
         assert_eq!(text.matches("verdict").count(), 1, "{text}");
         for part in [
             "verdict: 1 of 2 goals",
-            "NOT MET  x",
+            "NOT MET  tcp, x, octet: calls is 2.500, at most 2",
             "1.200 (1.100-1.300) x floor blocking",
             "(within 2)",
             "(ABOVE 2)",

@@ -58,8 +58,7 @@ impl Served {
                 let (Some(reference), Some(&priority)) = (references.get(number), priorities.get(number)) else {
                     return Err(Failure::new(format!("the server has no object for client {number}")));
                 };
-                let own = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
-                let target = CountedTargetRef::from_object(object(orb, reference)?.with_rt_policies(&own)?);
+                let target = CountedTargetRef::from_object(object(orb, reference)?);
                 let caller = Caller { target, operation };
                 Ok(Box::new(Prioritised { caller, orb: orb.real_time(), priority: Some(priority) }))
             }

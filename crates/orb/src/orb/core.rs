@@ -440,7 +440,12 @@ impl Core {
         }
         let bands = Arc::new(Bands::new(&endpoints, sockets, self.config.connections_per_server));
         let mut private = self.private.lock();
-        private.retain(|bands| bands.strong_count() > 0);
+        if private.len() == private.capacity() {
+            // As often as there are twice as many: references with private connections and many lanes would each look at those of all others.
+            private.retain(|bands| bands.strong_count() > 0);
+            let room = private.len().max(16);
+            private.reserve(room);
+        }
         private.push(Arc::downgrade(&bands));
         bands
     }
