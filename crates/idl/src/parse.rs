@@ -31,7 +31,7 @@ pub(crate) fn parse(
         at: 0,
         event: 0,
         half_greater: false,
-        in_angles: false,
+        angles: 0,
         depth: 0,
         unclosed: false,
         limits,
@@ -63,8 +63,8 @@ struct Parser<'p> {
     event: usize,
     /// The first half of the `>>` at hand is taken.
     half_greater: bool,
-    /// Within `<...>`, where `>>` closes twice rather than shifts.
-    in_angles: bool,
+    /// How many `<` are open around the expression at hand: where there are two, `>>` closes both rather than shifts.
+    angles: usize,
     depth: usize,
     /// Whether it has been said that a brace is not closed.
     unclosed: bool,
@@ -190,11 +190,24 @@ impl Parser<'_> {
             return Ok(());
         }
         let next = self.token();
+        if next.kind == TokenKind::Unknown {
+            return Err(Failed);
+        }
+        // A literal without an end, of which has been told, took the rest of its line.
+        if next.starts_line && self.at.checked_sub(1).is_some_and(|at| self.is_unclosed(&self.text.tokens[at])) {
+            return Ok(());
+        }
         let span = self.before().after();
         let span = Span { start: span.start.saturating_sub(1), ..span };
         let message = format!("`;` was expected behind {what}, {} was found", self.found());
         self.report(Diagnostic::error(span, message).label("`;` is missing here"));
         if next.starts_line || next.is(P::CloseBrace) || next.kind == TokenKind::End { Ok(()) } else { Err(Failed) }
+    }
+
+    /// Whether a token is a literal without its closing quote.
+    fn is_unclosed(&self, token: &Token) -> bool {
+        matches!(token.kind, TokenKind::String | TokenKind::Character)
+            && !literal::is_closed(self.symbols.text(token.text))
     }
 
     // ---- recovery ----------------------------------------------------------------------------------

@@ -470,6 +470,7 @@ impl Resolver<'_> {
         };
         let diagnostic = Diagnostic::error(name.span, message).label("not found");
         let near = self.nearest(&text, within.is_some(), scope);
+        let near = near.or_else(|| foreign(&text).filter(|_| within.is_none()).map(str::to_owned));
         let keyword = self.symbols.keyword_ignoring_case(name.symbol).map(|keyword| keyword.text().to_owned());
         self.fail(match keyword.or(near) {
             Some(near) => diagnostic.help(format!("is `{near}` meant?")),
@@ -530,6 +531,23 @@ enum Found {
     /// A definition, and how it is spelled where it is declared.
     One(DefinitionId, Symbol),
     Several(DefinitionId, DefinitionId),
+}
+
+/// What other languages call a type of IDL.
+fn foreign(text: &str) -> Option<&'static str> {
+    Some(match text {
+        "bool" => "boolean",
+        "byte" | "uchar" | "uint8_t" => "octet",
+        "int" | "int32_t" => "long",
+        "int16_t" => "short",
+        "int64_t" => "long long",
+        "str" | "String" => "string",
+        "uint" | "uint32_t" => "unsigned long",
+        "uint16_t" | "ushort" => "unsigned short",
+        "uint64_t" => "unsigned long long",
+        "wchar_t" => "wchar",
+        _ => return None,
+    })
 }
 
 fn one_letter_off(one: &str, two: &str) -> bool {

@@ -3,7 +3,7 @@
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, Options};
-use corelane_idl::model::{ConstantValue as V, Kind};
+use corelane_idl::model::{ConstantValue as V, Kind, Type};
 use std::path::Path;
 
 /// The value of the constant `X` of a text, or the first message.
@@ -162,5 +162,33 @@ fn fixed_point() {
             (found_digits, found_scale) = (found_digits / 10, found_scale - 1);
         }
         assert_eq!((found_digits, found_scale), (digits, scale), "{expression}");
+    }
+}
+
+#[test]
+fn two_angle_brackets_close_only_what_is_open() {
+    for (text, bounds) in [
+        ("typedef sequence<long, 16>>1> T;", "[8]"),
+        ("typedef sequence<long, (16>>2)> T;", "[4]"),
+        ("typedef sequence<sequence<long, 16>> T;", "[16]"),
+        ("typedef sequence<sequence<long, 16>, 16>>3> T;", "[2, 16]"),
+        ("typedef sequence<string<3>> T;", "[3]"),
+        ("typedef string<32>>1> T;", "[16]"),
+    ] {
+        let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &Options::default(), &NoFiles);
+        assert!(compilation.is_accepted(), "{text}");
+        let model = &compilation.model;
+        let id = model.ids().last().unwrap();
+        let Kind::Typedef(ty) = &model.get(id).kind else { panic!("{text}") };
+        assert_eq!(format!("{:?}", bounds_of(ty)), bounds, "{text}");
+    }
+}
+
+/// The bounds of a sequence or string, the outermost first.
+fn bounds_of(ty: &Type) -> Vec<u32> {
+    match ty {
+        Type::Sequence(element, bound) => bound.iter().copied().chain(bounds_of(element)).collect(),
+        Type::String(_, bound) => bound.iter().copied().collect(),
+        _ => Vec::new(),
     }
 }

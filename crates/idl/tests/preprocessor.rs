@@ -78,6 +78,43 @@ fn prose_and_foreign_pragmas_are_no_tokens() {
 }
 
 #[test]
+fn foreign_characters_are_wrong_where_they_are_used() {
+    accepted("#define CPP $x `a` \\ é@\n#define S(x) #x\nconst string<5> s = S(a $ b);\n#if 0\n$\n#endif\n");
+    assert_eq!(said("#define D $\ntypedef D T;"), ["error a.idl:2: no token of IDL starts with `$`"]);
+    assert_eq!(said("typedef long $x;\ntypedef long T;"), ["error a.idl:1: no token of IDL starts with `$`"]);
+    assert_eq!(said("typedef long größe;\n"), ["error a.idl:1: `öße` cannot stand in a name"]);
+    assert_eq!(said("struct S { long é_1, b; };\n"), ["error a.idl:1: `é_1` cannot stand in a name"]);
+    assert_eq!(said("const wstring w = L\"\\ud800\";").len(), 1);
+}
+
+#[test]
+fn one_slip_is_one_message() {
+    for (text, wanted) in [
+        ("const string s = \"abc;\ntypedef long T;", "error a.idl:1: a string literal has no end"),
+        ("const char c = 'a;\ntypedef long T;", "error a.idl:1: a character literal has no end"),
+        ("enum E { a b, c };", "error a.idl:1: `,` was expected, `b` was found"),
+        ("enum E { a, b c };", "error a.idl:1: `,` was expected, `c` was found"),
+        ("bitmask M { a b, c };", "error a.idl:1: `,` was expected, `b` was found"),
+        ("enum E { a, b\nstruct S { long x; };", "error a.idl:2: `}` was expected, `struct` was found"),
+    ] {
+        assert_eq!(said(text), [wanted], "{text}");
+    }
+    let text = "struct S { int x; };";
+    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &Options::default(), &NoFiles);
+    assert_eq!(compilation.diagnostics.list()[0].help.as_deref(), Some("is `long` meant?"));
+}
+
+#[test]
+fn what_a_directive_leaves_out_is_said() {
+    let left_out =
+        |directive: &str| format!("warning a.idl:1: `#{directive}` takes one name; the rest of the line has no effect");
+    assert_eq!(said("#ifdef A && B\n#endif A\n"), [left_out("ifdef")]);
+    assert_eq!(said("#ifndef A B\n#else A\n#endif\n"), [left_out("ifndef")]);
+    assert_eq!(said("#undef A B\n"), [left_out("undef")]);
+    accepted("#if 0\n#ifdef A B\n#endif\n#endif // A\n");
+}
+
+#[test]
 fn lines_can_be_renamed() {
     let text = "#line 100 \"other.idl\"\ntypedef Missing T;\nconst long x = __LINE__;\ntypedef long A[__LINE__];\nconst string<9> s = __FILE__;\n\
                 const string<8> u = __FILE__;\n# 7 \"third.idl\"\ntypedef Gone V;\n";

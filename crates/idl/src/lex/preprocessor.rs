@@ -235,6 +235,9 @@ impl Preprocessor<'_> {
             } else if from_file && token.starts_line && token.is(Punctuation::Hash) {
                 self.directive();
             } else if self.is_live() && !self.expand(&token) {
+                if token.kind == TokenKind::Unknown {
+                    self.report_unknown(&token);
+                }
                 self.output.tokens.push(token);
             }
             if self.environment.diagnostics.is_full() || self.expanded > self.environment.limits.expanded_tokens {
@@ -252,6 +255,18 @@ impl Preprocessor<'_> {
 
     fn report(&mut self, diagnostic: Diagnostic) {
         self.environment.diagnostics.push(diagnostic);
+    }
+
+    fn report_unknown(&mut self, token: &Token) {
+        let text = self.environment.symbols.text(token.text);
+        let shown: String = text.chars().take(40).collect();
+        let diagnostic = if text.starts_with(char::is_alphabetic) {
+            Diagnostic::error(token.span, format!("`{shown}` cannot stand in a name"))
+                .note("names are made of the letters A to Z and a to z, digits and `_`")
+        } else {
+            Diagnostic::error(token.span, format!("no token of IDL starts with `{}`", shown.escape_debug()))
+        };
+        self.report(diagnostic);
     }
 
     /// Macros of our own, and those of the command line, from a text of their own.
@@ -478,6 +493,7 @@ impl Preprocessor<'_> {
             "undef" => match rest.first() {
                 Some(first) if first.kind == TokenKind::Identifier => {
                     self.macros.remove(&first.text);
+                    self.check_alone("undef", rest);
                 }
                 _ => self.report(Diagnostic::error(name.span, "`#undef` needs a name")),
             },
@@ -508,10 +524,7 @@ impl Preprocessor<'_> {
             if token.spaced && !words.is_empty() {
                 words.push(' ');
             }
-            match token.kind {
-                TokenKind::Unknown => words.push_str(self.environment.sources.text(token.span)),
-                _ => words.push_str(&spelling(token, self.environment.symbols)),
-            }
+            words.push_str(&spelling(token, self.environment.symbols));
         }
         words
     }
@@ -546,6 +559,9 @@ impl Preprocessor<'_> {
 
     fn open_condition(&mut self, kind: &str, span: Span, rest: &[Token], starts: bool) {
         let outer = self.is_live();
+        if outer && kind != "if" {
+            self.check_alone(kind, rest);
+        }
         let live = outer
             && match (kind, rest.first()) {
                 ("if", _) => self.condition(span, rest),
@@ -561,6 +577,22 @@ impl Preprocessor<'_> {
         frame.conditions.push(Condition { span, outer, taken: live, live, seen_else: false });
         if starts && let ("ifndef", Some(name)) = (kind, rest.first()) {
             frame.guard = Guard::Inside(name.text);
+        }
+    }
+
+    /// Warns of what stands behind the one name that a directive takes: it is left out, though more may have been meant.
+    fn check_alone(&mut self, directive: &str, rest: &[Token]) {
+        if let [_, next, ..] = rest {
+            let warning = Diagnostic::warning(
+                next.span,
+                format!("`#{directive}` takes one name; the rest of the line has no effect"),
+            );
+            let condition = matches!(directive, "ifdef" | "ifndef");
+            self.report(if condition {
+                warning.help("write `#if` with `defined(NAME)` for more than one")
+            } else {
+                warning
+            });
         }
     }
 

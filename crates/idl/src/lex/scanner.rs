@@ -109,7 +109,7 @@ impl<'t> Scanner<'t> {
             }
             b'0'..=b'9' => self.number(symbols, start),
             b'.' if self.peek(1).is_some_and(|next| next.is_ascii_digit()) => self.number(symbols, start),
-            _ => self.punctuation(found, first, start),
+            _ => self.punctuation(symbols, first, start),
         }
     }
 
@@ -286,7 +286,7 @@ impl<'t> Scanner<'t> {
         self.token(kind, text, start)
     }
 
-    fn punctuation(&mut self, found: &mut Findings, first: u8, start: usize) -> Token {
+    fn punctuation(&mut self, symbols: &mut Symbols, first: u8, start: usize) -> Token {
         let second = self.peek(1).unwrap_or(0);
         let (mark, length) = match (first, second) {
             (b';', _) => (P::Semicolon, 1),
@@ -335,19 +335,24 @@ impl<'t> Scanner<'t> {
             (b'?', _) => (P::Question, 1),
             (b'.', b'.') if self.peek(2) == Some(b'.') => (P::Ellipsis, 3),
             (b'.', _) => (P::Dot, 1),
-            _ => return self.unknown(found, start),
+            _ => return self.unknown(symbols, start),
         };
         self.at += length;
         self.token(TokenKind::Punctuation(mark), Symbol::EMPTY, start)
     }
 
-    fn unknown(&mut self, found: &mut Findings, start: usize) -> Token {
-        let character = self.text[start..].chars().next().unwrap_or(' ');
-        self.at += character.len_utf8();
-        let span = self.span(start, self.at);
-        let shown = character.escape_default();
-        found.report(Diagnostic::error(span, format!("no token of IDL starts with `{shown}`")));
-        self.token(TokenKind::Unknown, Symbol::EMPTY, start)
+    /// A character that no token starts with, or a word that does with such a letter. It is wrong only where it reaches the parser: what
+    /// macros and pragmas for other compilers hold is theirs.
+    fn unknown(&mut self, symbols: &mut Symbols, start: usize) -> Token {
+        let mut rest = self.text[start..].chars();
+        let first = rest.next().unwrap_or(' ');
+        self.at += first.len_utf8();
+        if first.is_alphabetic() {
+            let word = rest.take_while(|letter| letter.is_alphanumeric() || *letter == '_');
+            self.at += word.map(char::len_utf8).sum::<usize>();
+        }
+        let text = symbols.intern(&self.text[start..self.at]);
+        self.token(TokenKind::Unknown, text, start)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::ast::{
 };
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, TokenKind};
+use crate::source::Span;
 use crate::symbol::Keyword as K;
 
 /// What a list of declarations stands in.
@@ -215,7 +216,7 @@ impl Parser<'_> {
     }
 
     /// The brace that closes a body.
-    pub(super) fn close_body(&mut self, open: crate::source::Span) -> Parsed<crate::source::Span> {
+    pub(super) fn close_body(&mut self, open: Span) -> Parsed<Span> {
         if let Some(end) = self.take(P::CloseBrace) {
             return Ok(end);
         }
@@ -256,7 +257,7 @@ impl Parser<'_> {
         Ok(Kind::Exception(Struct { name, base: None, members, faulty: false, end }))
     }
 
-    fn members(&mut self) -> Parsed<(Vec<Member>, crate::source::Span)> {
+    fn members(&mut self) -> Parsed<(Vec<Member>, Span)> {
         let open = self.expect(P::OpenBrace, "{")?;
         let mut members = Vec::new();
         while !self.is(P::CloseBrace) && !self.is_at_end() {
@@ -340,7 +341,12 @@ impl Parser<'_> {
                 Ok(name) => enumerators.push((name, first, annotations)),
                 Err(Failed) => self.skip_to_comma()?,
             }
-            let Some(comma) = self.take(P::Comma) else { break };
+            let Some(comma) = self.take(P::Comma) else {
+                if self.missing_comma() {
+                    continue;
+                }
+                break;
+            };
             if self.is(P::CloseBrace) {
                 self.report(
                     Diagnostic::warning(comma, "this comma separates nothing")
@@ -353,6 +359,18 @@ impl Parser<'_> {
         }
         self.close_body(open)?;
         Ok(Kind::Enum(Enum { name, enumerators }))
+    }
+
+    /// Whether the next name of a list stands without the comma before it, which this says.
+    fn missing_comma(&mut self) -> bool {
+        let missing = self.token().kind == TokenKind::Identifier && self.token().text.keyword().is_none();
+        if missing {
+            let message = format!("`,` was expected, {} was found", self.found());
+            let last = self.before();
+            let span = Span { start: last.end.saturating_sub(1), ..last };
+            self.report(Diagnostic::error(span, message).label("`,` is missing here"));
+        }
+        missing
     }
 
     /// Goes on at the `,` or `}` behind a faulty enumerator.
@@ -386,9 +404,13 @@ impl Parser<'_> {
                 return self.expected("`bitfield`");
             }
             self.expect(P::Less, "<")?;
-            let width = *self.bound()?;
-            let ty = if self.take(P::Comma).is_some() { Some(self.type_spec(Position::Element)?) } else { None };
-            self.expect(P::Greater, ">")?;
+            let (width, ty) = self.in_angles(|parser| {
+                let width = parser.expression()?;
+                let typed = parser.take(P::Comma).is_some();
+                let ty = if typed { Some(parser.type_spec(Position::Element)?) } else { None };
+                parser.expect(P::Greater, ">")?;
+                Ok((width, ty))
+            })?;
             let mut names = Vec::new();
             if !self.is(P::Semicolon) {
                 names.push(self.name("the name of the field")?);
@@ -411,7 +433,7 @@ impl Parser<'_> {
         while !self.is(P::CloseBrace) {
             let annotations = self.annotations()?;
             flags.push(Flag { name: self.name("the name of a flag")?, annotations });
-            if self.take(P::Comma).is_none() {
+            if self.take(P::Comma).is_none() && !self.missing_comma() {
                 break;
             }
         }

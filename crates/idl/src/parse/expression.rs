@@ -15,12 +15,12 @@ impl Parser<'_> {
         self.nested(|parser| parser.binary(0))
     }
 
-    /// An expression within `<...>`.
-    pub(super) fn bound(&mut self) -> Parsed<Box<Expression>> {
-        let outer = std::mem::replace(&mut self.in_angles, true);
-        let result = self.expression();
-        self.in_angles = outer;
-        result.map(Box::new)
+    /// Parses what stands behind a `<`.
+    pub(super) fn in_angles<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        self.angles += 1;
+        let result = parse(self);
+        self.angles -= 1;
+        result
     }
 
     fn binary(&mut self, lowest: u8) -> Parsed<Expression> {
@@ -47,7 +47,7 @@ impl Parser<'_> {
             P::Caret => (Binary::Xor, 1),
             P::Ampersand => (Binary::And, 2),
             P::LessLess => (Binary::ShiftLeft, 3),
-            P::GreaterGreater if !self.in_angles => (Binary::ShiftRight, 3),
+            P::GreaterGreater if self.angles < 2 => (Binary::ShiftRight, 3),
             P::Plus => (Binary::Add, 4),
             P::Minus => (Binary::Subtract, 4),
             P::Star => (Binary::Multiply, 5),
@@ -76,9 +76,9 @@ impl Parser<'_> {
         let kind = match token.kind {
             TokenKind::Punctuation(P::OpenParenthesis) => {
                 self.bump();
-                let outer = std::mem::replace(&mut self.in_angles, false);
+                let outer = std::mem::take(&mut self.angles);
                 let inner = self.expression();
-                self.in_angles = outer;
+                self.angles = outer;
                 let inner = inner?;
                 self.expect(P::CloseParenthesis, ")")?;
                 return Ok(Expression { span: token.span.to(self.before()), ..inner });
@@ -114,6 +114,7 @@ impl Parser<'_> {
     fn character_literal(&mut self) -> ExpressionKind {
         let token = self.bump();
         match literal::characters(self.symbols.text(token.text)) {
+            Ok(_) if self.is_unclosed(&token) => {}
             Ok((characters, wide)) => match characters.as_slice() {
                 [character] => return ExpressionKind::Character(*character, wide),
                 [] => self.report(Diagnostic::error(token.span, "a character literal is empty")),
@@ -155,7 +156,10 @@ impl Parser<'_> {
                     width.get_or_insert(wide);
                     value.extend(characters);
                 }
-                Err(fault) => self.literal_fault(token.span, fault),
+                Err(fault) => {
+                    width.get_or_insert(self.symbols.text(token.text).starts_with('L'));
+                    self.literal_fault(token.span, fault);
+                }
             }
         }
         Ok((value, width.unwrap_or(false)))

@@ -63,6 +63,20 @@ pub(crate) struct Fault {
     pub(crate) message: String,
 }
 
+/// Whether a character or string literal has its closing quote.
+pub(super) fn is_closed(text: &str) -> bool {
+    let literal = text.strip_prefix('L').unwrap_or(text);
+    let mut rest = literal.char_indices().skip(1);
+    while let Some((at, letter)) = rest.next() {
+        match letter {
+            '\\' => drop(rest.next()),
+            '"' | '\'' if literal.starts_with(letter) => return at + 1 == literal.len(),
+            _ => {}
+        }
+    }
+    false
+}
+
 /// The characters of a character or string literal (with its quotes and perhaps an `L`), and whether it is
 /// wide. Stops at the first fault.
 pub(crate) fn characters(text: &str) -> Result<(Vec<char>, bool), Fault> {
@@ -109,11 +123,23 @@ fn escape(text: &str, wide: bool) -> Result<(char, usize), &'static str> {
             return if u32::from(value) > 255 { Err("the escape does not fit one octet") } else { Ok((value, length)) };
         }
         Some(b'x') => return digits(2, 2, 16).ok_or("`\\x` needs hexadecimal digits"),
-        Some(b'u') if wide => return digits(2, 4, 16).ok_or("`\\u` needs the hexadecimal digits of a character"),
+        Some(b'u') if wide => {
+            let value = digits(2, 4, 16).or_else(|| Some((surrogates(text)?, 12)));
+            return value.ok_or("`\\u` needs the hexadecimal digits of a character");
+        }
         Some(b'u') => return Err("`\\u` is for wide characters and strings only"),
         _ => return Err("there is no such escape"),
     };
     Ok((simple, 2))
+}
+
+/// The character outside of the first 65,536 that two escapes at the beginning of `text` are in UTF-16: `\ud83d\ude00`.
+fn surrogates(text: &str) -> Option<char> {
+    let unit = |from: usize| {
+        let digits = text.get(from..)?.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok().filter(|_| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    };
+    char::decode_utf16([unit(0)?, unit(6)?]).next()?.ok()
 }
 
 #[cfg(test)]
@@ -147,6 +173,23 @@ mod tests {
         assert_eq!(value(r#""\u0041""#), Err(1..3));
         assert_eq!(value(r#""ab\q""#), Err(3..5));
         assert_eq!(value(r#"L"\ud800""#), Err(2..4));
+        assert_eq!(value(r#"L"a\ud83d\uDE00z""#), Ok("a\u{1f600}z".to_owned()));
+        for wrong in
+            [r#"L"\ude00\ud83d""#, r#"L"\ud83d\u+e00""#, r#"L"\ud83d\n""#, r#"L"\ud83d\ud83d""#, r#"L"\ud83dé""#]
+        {
+            assert_eq!(value(wrong), Err(2..4), "{wrong}");
+        }
+        for (text, closed) in [
+            (r#""""#, true),
+            (r#"""#, false),
+            (r#""a\""#, false),
+            (r#"L"a\\""#, true),
+            ("'\"'", true),
+            ("L'", false),
+            ("'\\", false),
+        ] {
+            assert_eq!(super::is_closed(text), closed, "{text}");
+        }
         assert_eq!(value("\"\\"), Err(1..2));
         assert_eq!(value("\""), Ok(String::new()));
     }

@@ -116,7 +116,10 @@ impl Parser<'_> {
             K::Unsigned => return self.unsigned(),
             K::String | K::Wstring => {
                 self.bump();
-                let bound = if self.take(P::Less).is_some() { Some(self.closing_bound()?) } else { None };
+                let bound = match self.take(P::Less) {
+                    Some(_) => Some(self.in_angles(Self::closing_bound)?),
+                    None => None,
+                };
                 return Ok(TypeKind::String(word == K::Wstring, bound));
             }
             K::Fixed => return self.fixed(),
@@ -168,28 +171,31 @@ impl Parser<'_> {
         if self.take(P::Less).is_none() {
             return Ok(TypeKind::Fixed(None));
         }
-        let digits = self.bound()?;
-        self.expect(P::Comma, ",")?;
-        let scale = self.closing_bound()?;
-        Ok(TypeKind::Fixed(Some(Box::new((*digits, *scale)))))
+        self.in_angles(|parser| {
+            let digits = parser.expression()?;
+            parser.expect(P::Comma, ",")?;
+            Ok(TypeKind::Fixed(Some(Box::new((digits, *parser.closing_bound()?)))))
+        })
     }
 
     fn sequence(&mut self) -> Parsed<TypeKind> {
         self.bump();
         self.expect(P::Less, "<")?;
-        let element = self.type_spec(Position::Element)?;
-        let bound = self.optional_bound()?;
-        Ok(TypeKind::Sequence(Box::new(element), bound))
+        self.in_angles(|parser| {
+            let element = parser.type_spec(Position::Element)?;
+            Ok(TypeKind::Sequence(Box::new(element), parser.optional_bound()?))
+        })
     }
 
     fn map(&mut self) -> Parsed<TypeKind> {
         self.bump();
         self.expect(P::Less, "<")?;
-        let key = self.type_spec(Position::Element)?;
-        self.expect(P::Comma, ",")?;
-        let value = self.type_spec(Position::Element)?;
-        let bound = self.optional_bound()?;
-        Ok(TypeKind::Map(Box::new((key, value)), bound))
+        self.in_angles(|parser| {
+            let key = parser.type_spec(Position::Element)?;
+            parser.expect(P::Comma, ",")?;
+            let value = parser.type_spec(Position::Element)?;
+            Ok(TypeKind::Map(Box::new((key, value)), parser.optional_bound()?))
+        })
     }
 
     fn optional_bound(&mut self) -> Parsed<Option<Box<crate::ast::Expression>>> {
@@ -201,9 +207,9 @@ impl Parser<'_> {
     }
 
     fn closing_bound(&mut self) -> Parsed<Box<crate::ast::Expression>> {
-        let bound = self.bound()?;
+        let bound = self.expression()?;
         self.close_angle()?;
-        Ok(bound)
+        Ok(Box::new(bound))
     }
 
     /// `>`, or the first half of `>>`.
