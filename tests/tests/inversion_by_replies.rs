@@ -55,8 +55,6 @@ impl Skeleton for Large {
         call.reply().write_raw(&vec![0; 32 << 20]);
         Ok(())
     }
-
-    fn cast(&self, _: &mut dyn std::any::Any) {}
 }
 
 /// A client with a connection for both priorities: the low reply is on its way, and has to be read before the high one.
@@ -231,8 +229,6 @@ impl Skeleton for Releasing {
         }
         Ok(())
     }
-
-    fn cast(&self, _: &mut dyn std::any::Any) {}
 }
 
 /// A low and a high request of one connection, which is handed over to the lanes of both, all of whose threads are on one core: the low one
