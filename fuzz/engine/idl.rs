@@ -1,4 +1,4 @@
 //! The target `idl` in the engine's loop.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| corelane_fuzz::idl(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| corelane_fuzz::source_of_many(input));

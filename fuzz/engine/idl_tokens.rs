@@ -1,4 +1,4 @@
 //! The target `idl_tokens` in the engine's loop.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| corelane_fuzz::idl_tokens(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| corelane_fuzz::tokens_of_many(input));

@@ -11,7 +11,7 @@ mod valuetypes;
 pub use generated::generated;
 pub use valuetypes::valuetypes;
 
-pub use corelane_idl::fuzz::{source as idl, tokens as idl_tokens};
+pub use corelane_idl::fuzz::{source as idl, source_of_many, tokens as idl_tokens, tokens_of_many};
 pub use corelane_wire::fuzz::{any, cdr, giop_framing, ior_text};
 
 /// Operations on what a connection knows: its waiting requests, and the machines that decide what a server takes in and how it ends.

@@ -11,22 +11,36 @@ use std::path::Path;
 ///
 /// A comment in front chooses settings: `//4` IDL 4, `//f` files to include, one of which is the second half of the text, `//4f` both.
 pub fn source(bytes: &[u8]) {
-    drop(of_source(bytes));
+    drop(of_source(bytes, MESSAGES));
 }
 
-fn of_source(bytes: &[u8]) -> Compilation {
+/// The same for millions of inputs, few of whose messages are laid out.
+pub fn source_of_many(bytes: &[u8]) {
+    drop(of_source(bytes, laid_out(bytes)));
+}
+
+fn of_source(bytes: &[u8], messages: usize) -> Compilation {
     let line = bytes.strip_prefix(b"//").and_then(|rest| rest.split(|octet| *octet == b'\n').next());
     let chosen = |mark: u8| line.is_some_and(|line| line.len() <= 2 && line.contains(&mark));
     let half = || String::from_utf8_lossy(&bytes[bytes.len() / 2..]).into_owned();
-    compile(bytes, bytes.to_vec(), chosen(b'4'), &Included(chosen(b'f').then(half)))
+    compile(messages, bytes.to_vec(), chosen(b'4'), &Included(chosen(b'f').then(half)))
 }
 
 /// Takes each byte behind the first as a few tokens that stand in a text often: most of what is behind the scanner is reached by
 /// this, and seldom by text. The first byte chooses settings.
 pub fn tokens(bytes: &[u8]) {
+    of_tokens(bytes, MESSAGES);
+}
+
+/// The same for millions of inputs, few of whose messages are laid out.
+pub fn tokens_of_many(bytes: &[u8]) {
+    of_tokens(bytes, laid_out(bytes));
+}
+
+fn of_tokens(bytes: &[u8], messages: usize) {
     let Some((settings, words)) = bytes.split_first() else { return };
     let files = Included((settings & 2 == 2).then(|| text_of(&words[words.len() / 2..])));
-    compile(bytes, text_of(words).into_bytes(), settings & 1 == 1, &files);
+    compile(messages, text_of(words).into_bytes(), settings & 1 == 1, &files);
 }
 
 /// Files that include each other, one of them the second half of the words, which paths reach by several spellings.
@@ -59,7 +73,7 @@ fn text_of(bytes: &[u8]) -> String {
 }
 
 /// The limits are smaller than the default ones, so that a text that runs into one does so in milliseconds.
-fn compile(input: &[u8], text: Vec<u8>, idl_4: bool, files: &dyn Files) -> Compilation {
+fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn Files) -> Compilation {
     let limits = Limits { expanded_tokens: 4_000, inclusions: 6, array_elements: 1 << 16, ..Limits::default() };
     let (defines, include) = (vec!["VALUE=1".to_owned()], vec!["in".into()]);
     let options = Options { defines, include, limits, idl_4 };
@@ -67,22 +81,25 @@ fn compile(input: &[u8], text: Vec<u8>, idl_4: bool, files: &dyn Files) -> Compi
     if compilation.is_accepted() {
         let _ = compilation.to_rust();
     }
-    for diagnostic in compilation.diagnostics.list().iter().take(laid_out(input)) {
+    for diagnostic in compilation.diagnostics.list().iter().take(messages) {
         let _ = diagnostic.render(&compilation.sources, false);
         let _ = diagnostic.to_json(&compilation.sources);
     }
     compilation
 }
 
-/// How many messages are laid out, each of which takes as long as all the rest of a short text: two, for one input out of eight.
+/// How many messages are laid out, each of which takes as long as all the rest of a short text.
+const MESSAGES: usize = 2;
+
+/// As many for one input out of eight.
 fn laid_out(input: &[u8]) -> usize {
     let sum = input.iter().fold(0_u8, |sum, octet| sum.wrapping_mul(31).wrapping_add(*octet));
-    if sum % 8 == 0 { 2 } else { 0 }
+    if sum % 8 == 0 { MESSAGES } else { 0 }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{of_source, source, text_of, tokens, words::WORDS};
+    use super::{MESSAGES, of_source, source, text_of, tokens, words::WORDS};
 
     /// Every case of the corpora, cut, doubled, and with octets exchanged, by a fixed pseudo-random sequence.
     #[test]
@@ -134,13 +151,13 @@ mod tests {
 
     #[test]
     fn a_comment_in_front_chooses_idl_4_and_files() {
-        let accepted = |text: &str| of_source(text.as_bytes()).is_accepted();
+        let accepted = |text: &str| of_source(text.as_bytes(), MESSAGES).is_accepted();
         let (empty, includes) = ("struct S {};", "#include <half.idl>\n/*       */ typedef long T;");
         assert!(accepted(&format!("//4\n{empty}")) && !accepted(empty) && !accepted(&format!("//f\n{empty}")));
         assert!(!accepted(&format!("//4\n{includes}")) && !accepted(&format!("// of files\n{includes}")));
-        let with_files = of_source(format!("//f\n{includes}").as_bytes());
+        let with_files = of_source(format!("//f\n{includes}").as_bytes(), MESSAGES);
         assert_eq!(with_files.files_read().count(), 2, "{:?}", with_files.diagnostics.list());
-        assert_eq!(of_source(format!("//4f\n{includes}{empty}").as_bytes()).files_read().count(), 2);
+        assert_eq!(of_source(format!("//4f\n{includes}{empty}").as_bytes(), MESSAGES).files_read().count(), 2);
     }
 
     /// The bytes that stand for words.

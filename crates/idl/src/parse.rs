@@ -9,7 +9,7 @@ mod interface;
 pub(crate) mod literal;
 mod types;
 
-use crate::ast::{Annotation, Declaration, DeclarationKind, Name, Pragma, ScopedName, Text};
+use crate::ast::{Annotation, Declaration, DeclarationKind, Expression, Name, Pragma, ScopedName, Text};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::lex::macros::spelling;
 use crate::lex::preprocessor::{Event, Preprocessed};
@@ -376,22 +376,31 @@ impl Parser<'_> {
             let name = self.annotation_name()?;
             let mut arguments = Vec::new();
             if self.take(P::OpenParenthesis).is_some() {
-                while !self.is(P::CloseParenthesis) {
-                    let named = self.ahead(1).is_some_and(|next| next.is(P::Equal));
-                    let name = if named { Some(self.annotation_word()?) } else { None };
-                    if named {
-                        self.expect(P::Equal, "=")?;
-                    }
-                    arguments.push((name, self.expression()?));
-                    if self.take(P::Comma).is_none() {
-                        break;
-                    }
-                }
+                // Within parentheses no angle bracket of the outside closes.
+                let outer = std::mem::take(&mut self.angles);
+                let read = self.annotation_arguments(&mut arguments);
+                self.angles = outer;
+                read?;
                 self.expect(P::CloseParenthesis, ")")?;
             }
             annotations.push(Annotation { name, arguments });
         }
         Ok(annotations)
+    }
+
+    fn annotation_arguments(&mut self, arguments: &mut Vec<(Option<Name>, Expression)>) -> Parsed<()> {
+        while !self.is(P::CloseParenthesis) {
+            let named = self.ahead(1).is_some_and(|next| next.is(P::Equal));
+            let name = if named { Some(self.annotation_word()?) } else { None };
+            if named {
+                self.expect(P::Equal, "=")?;
+            }
+            arguments.push((name, self.expression()?));
+            if self.take(P::Comma).is_none() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn is_annotation_type(&self) -> bool {

@@ -174,6 +174,7 @@ fn two_angle_brackets_close_only_what_is_open() {
         ("typedef sequence<sequence<long, 16>, 16>>3> T;", "[2, 16]"),
         ("typedef sequence<string<3>> T;", "[3]"),
         ("typedef string<32>>1> T;", "[16]"),
+        ("typedef sequence<sequence<@max(16>>1) long>> T;", "[]"),
     ] {
         let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &Options::default(), &NoFiles);
         assert!(compilation.is_accepted(), "{text}");

@@ -95,6 +95,8 @@ fn one_slip_is_one_message() {
         ("enum E { a b, c };", "error a.idl:1: `,` was expected, `b` was found"),
         ("enum E { a, b c };", "error a.idl:1: `,` was expected, `c` was found"),
         ("bitmask M { a b, c };", "error a.idl:1: `,` was expected, `b` was found"),
+        ("enum E { a, gr\u{f6}\u{df}e, b };", "error a.idl:1: `\u{f6}\u{df}e` cannot stand in a name"),
+        ("bitmask M { a, gr\u{f6}\u{df}e, b };", "error a.idl:1: `\u{f6}\u{df}e` cannot stand in a name"),
         ("enum E { a, b\nstruct S { long x; };", "error a.idl:2: `}` was expected, `struct` was found"),
     ] {
         assert_eq!(said(text), [wanted], "{text}");

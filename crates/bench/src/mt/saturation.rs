@@ -21,7 +21,7 @@ use crate::report::{Report, Value};
 /// The low-priority clients' priority.
 const LOW: u8 = 10;
 
-/// From when on a late answer is not the ORB's doing: the kernel's fair server takes up to 50 ms of each second.
+/// From when on an answer is late: the kernel's fair server takes up to 50 ms of each second.
 const STALL: Duration = Duration::from_millis(5);
 
 /// How long a servant computes.
@@ -137,7 +137,7 @@ fn apart(
             ("from due to reply, p99", response.p99_us, "us"),
             ("from due to reply, longest", response.max_us, "us"),
             ("calls", summary.n as f64, ""),
-            ("calls that a stall delayed", seen.stalled(STALL) as f64, ""),
+            ("answers more than 5 ms late", seen.stalled(STALL) as f64, ""),
             ("given by the hypervisor to others", seen.cost.steal_ms, "ms"),
         ] {
             values.push(Value { label: label.clone(), what: what.to_owned(), value, unit, bound: None });

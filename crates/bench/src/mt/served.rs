@@ -172,7 +172,8 @@ pub(super) fn banded(priorities: Vec<i16>, options: &Options) -> Result<Served, 
     let mut server = start_banded(&priorities, &placement)?;
     let references = listed(&mut server, "references")?;
     let rt = RtConfig { mapping: Arc::new(levels::MAPPING), ..RtConfig::default() };
-    let orb = Orb::builder().real_time(rt).limits(limits()).build();
+    // A connection for each client, also where all of them are in one band.
+    let orb = Orb::builder().real_time(rt).limits(limits()).connections_per_server(priorities.len().max(1)).build();
     let orb = orb.map_err(|error| Failure::new(error.to_string()))?;
     let config = "a lane for each level".to_owned();
     let made = Made::Banded(orb, references, priorities);

@@ -220,6 +220,10 @@ impl Parser<'_> {
         if let Some(end) = self.take(P::CloseBrace) {
             return Ok(end);
         }
+        // Of characters that IDL does not have has been told.
+        if self.token().kind == TokenKind::Unknown {
+            return Err(Failed);
+        }
         // Of several braces without an end the innermost says enough.
         if self.diagnostics.is_full() || std::mem::replace(&mut self.unclosed, true) {
             return Err(Failed);
@@ -338,7 +342,10 @@ impl Parser<'_> {
             let first = self.at;
             let annotations = self.annotations()?;
             match self.name("an enumerator") {
-                Ok(name) => enumerators.push((name, first, annotations)),
+                Ok(name) => {
+                    enumerators.push((name, first, annotations));
+                    self.skip_unknown()?;
+                }
                 Err(Failed) => self.skip_to_comma()?,
             }
             let Some(comma) = self.take(P::Comma) else {
@@ -359,6 +366,11 @@ impl Parser<'_> {
         }
         self.close_body(open)?;
         Ok(Kind::Enum(Enum { name, enumerators }))
+    }
+
+    /// Passes by what IDL has no token for, of which has been told, and what follows up to the comma.
+    fn skip_unknown(&mut self) -> Parsed<()> {
+        if self.token().kind == TokenKind::Unknown { self.skip_to_comma() } else { Ok(()) }
     }
 
     /// Whether the next name of a list stands without the comma before it, which this says.
@@ -433,6 +445,7 @@ impl Parser<'_> {
         while !self.is(P::CloseBrace) {
             let annotations = self.annotations()?;
             flags.push(Flag { name: self.name("the name of a flag")?, annotations });
+            self.skip_unknown()?;
             if self.take(P::Comma).is_none() && !self.missing_comma() {
                 break;
             }

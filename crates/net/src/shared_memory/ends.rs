@@ -165,7 +165,8 @@ impl Watch {
             state: PiMutex::new("connections of shared memory", Scope::Orb, State::default()),
         });
         let run = Arc::clone(&list);
-        let builder = Builder::new().name("net/ends").stack_size(128 * 1024).scheduling(Scheduling::Other);
+        // It begins as urgent as who makes it, who may be a lane's thread, and steps down by itself: nobody waits for that.
+        let builder = Builder::new().name("net/ends").stack_size(128 * 1024);
         let thread = builder.spawn(move || run.run())?;
         let thread = Mutex::new("thread of shared memory", Scope::Orb, Some(thread));
         Ok(Watch { list, thread, forks: process::generation() })
@@ -216,6 +217,8 @@ impl List {
             let _state = self.state.lock();
             let own = thread::current_tid();
             let _ = self.thread.set(own);
+            // Leaving a class of fixed priority is never refused.
+            let _ = thread::set_scheduling(None, Scheduling::Other);
             self.take_priority(Some(own));
         }
         self.watch();

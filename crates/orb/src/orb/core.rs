@@ -441,7 +441,7 @@ impl Core {
         let bands = Arc::new(Bands::new(&endpoints, sockets, self.config.connections_per_server));
         let mut private = self.private.lock();
         if private.len() == private.capacity() {
-            // As often as there are twice as many: references with private connections and many lanes would each look at those of all others.
+            // Only where it is full: else each of many references with private connections would look at those of all others.
             private.retain(|bands| bands.strong_count() > 0);
             let room = private.len().max(16);
             private.reserve(room);

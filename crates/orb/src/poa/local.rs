@@ -101,14 +101,15 @@ fn is_over(object: &ObjectRef, key: &[u8], operation: &'static str, direct: &mut
         direct.fail(unusable);
         return true;
     }
-    match look(object, key, operation, direct) {
+    match look(object, key, true, operation, direct) {
         Looked::Over => true,
         Looked::Otherwise => false,
         Looked::Forward(reference) => follow(object, reference, operation, direct),
     }
 }
 
-fn look(object: &ObjectRef, key: &[u8], operation: &'static str, direct: &mut dyn Direct) -> Looked {
+/// `own`: the key is the object's own, and not that of where it has been forwarded to.
+fn look(object: &ObjectRef, key: &[u8], own: bool, operation: &'static str, direct: &mut dyn Direct) -> Looked {
     let core = object.core();
     let (priority, ceiling) = (ClientPriority::OfCaller, Priority::MAX);
     let wanted = Wanted { key, operation: operation.as_bytes(), priority, band: None, ceiling };
@@ -127,7 +128,7 @@ fn look(object: &ObjectRef, key: &[u8], operation: &'static str, direct: &mut dy
             direct.fail(exception);
             return Looked::Over;
         };
-        if !target.is_lent() {
+        if own && !target.is_lent() {
             object.call_directly(|| direct.keeps(target.servant));
         }
         let Some(_frame) = Upcall::enter(&target) else {
@@ -165,7 +166,7 @@ fn follow(object: &ObjectRef, mut reference: ObjectRef, operation: &'static str,
             object.binding().set_forwarded(Some(Arc::new(target)));
             return false;
         };
-        match look(object, key, operation, direct) {
+        match look(object, key, false, operation, direct) {
             Looked::Over => return true,
             Looked::Otherwise => return false,
             Looked::Forward(next) => reference = next,

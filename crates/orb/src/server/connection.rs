@@ -481,6 +481,10 @@ impl Connection {
 
     #[cold]
     fn enqueue(&self, writing: &mut Writing, message: &[&[u8]], keep: Keep<'_>, sent: usize) -> Sent {
+        if self.is_closed() {
+            // What waits here has been given up; nothing more is to count against the lane.
+            return Sent::Lost(Loss::Gone);
+        }
         if writing.queue.is_empty() {
             writing.since = clock::now();
         }

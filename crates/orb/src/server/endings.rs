@@ -228,9 +228,9 @@ impl Lane {
     /// Time has passed: looks at all of them.
     pub(super) fn tidy_endings(&self, core: &Core, now: Monotonic) {
         for connection in self.endings.listed() {
-            if connection.unread_for(now) > self.config.output_timeout {
+            // Once: one that is closed stays listed while a request of it runs.
+            if connection.unread_for(now) > self.config.output_timeout && connection.close() {
                 core.events().report(&Event::RepliesUnread { peer: connection.stream.peer().clone() });
-                connection.close();
             }
             self.go_on_and_tell(core, &connection, now);
         }

@@ -125,7 +125,7 @@ impl Connection {
                     if let Some(last) = &farewell.last {
                         finish(writing, last, now, farewell.closing_time);
                     } else if writing.closing.is_none() && !writing.queue.is_empty() {
-                        writing.closing = Some(Closing::while_it_reads(now, farewell.output_timeout));
+                        writing.closing = Some(Closing::while_it_reads(writing.since, farewell.output_timeout));
                     }
                     self.linger_locked(writing, now)
                 }
