@@ -248,29 +248,32 @@ impl Parser<'_> {
             return Ok(Kind::Forward(name, ForwardKind::Struct));
         }
         let base = if self.take(P::Colon).is_some() { Some(self.scoped_name("a structure")?) } else { None };
-        let before = self.diagnostics.errors();
-        let (members, end) = self.members()?;
-        let faulty = self.diagnostics.errors() > before;
+        let (members, faulty, end) = self.members()?;
         Ok(Kind::Struct(Struct { name, base, members, faulty, end }))
     }
 
     fn exception(&mut self) -> Parsed<Kind> {
         self.bump();
         let name = self.name("the name of the exception")?;
-        let (members, end) = self.members()?;
+        let (members, _, end) = self.members()?;
         Ok(Kind::Exception(Struct { name, base: None, members, faulty: false, end }))
     }
 
-    fn members(&mut self) -> Parsed<(Vec<Member>, Span)> {
+    /// Members, whether one of them is wrong, and the closing brace.
+    fn members(&mut self) -> Parsed<(Vec<Member>, bool, Span)> {
         let open = self.expect(P::OpenBrace, "{")?;
-        let mut members = Vec::new();
+        let (mut members, mut faulty, before) = (Vec::new(), false, self.diagnostics.errors());
         while !self.is(P::CloseBrace) && !self.is_at_end() {
             match self.struct_member() {
                 Ok(member) => members.push(member),
-                Err(Failed) => self.recover(),
+                Err(Failed) => {
+                    faulty = true;
+                    self.recover();
+                }
             }
         }
-        Ok((members, self.close_body(open)?))
+        let end = self.close_body(open)?;
+        Ok((members, faulty || self.diagnostics.errors() > before, end))
     }
 
     fn struct_member(&mut self) -> Parsed<Member> {
