@@ -75,10 +75,6 @@ impl Any {
         self.core.as_ref()
     }
 
-    pub(crate) fn wire(&self) -> &AnyValue {
-        &self.value
-    }
-
     fn write<T: Typed>(type_code: &TypeCode, value: &T) -> Result<Any, SystemException> {
         let outer = NOTED.replace(Some(Noted::default()));
         let written = AnyValue::write(type_code, |e| value.write(e, type_code));
@@ -124,6 +120,16 @@ impl Any {
             d = d.with_env(core);
         }
         Ok(T::read(&mut d, self.type_code())?)
+    }
+
+    /// Writes the value without its type.
+    pub(crate) fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        #[cfg(feature = "valuetype")]
+        if let Some(core) = &self.core {
+            let values = crate::value::converting(self.value.value_space());
+            return self.value.encode_value_by(&mut self.value.decoder().with_values(&values).with_env(core), e);
+        }
+        self.value.encode_value(e)
     }
 
     /// The value as a tree: for programs that do not know the type.
@@ -208,7 +214,8 @@ impl Cdr for Any {
             note(core);
         }
         self.value.value_types().for_each(note_type);
-        self.value.encode(e)
+        self.type_code().encode(e)?;
+        self.encode_value(e)
     }
 
     fn decode(d: &mut Decoder<'_>) -> Result<Any, CdrError> {

@@ -221,7 +221,7 @@ impl<'m> ServerCall<'m> {
     pub(crate) fn raise_any(&mut self, exception: &crate::any::Any) -> Result<(), SystemException> {
         self.restart(ReplyStatus::UserException);
         self.raised = true;
-        exception.wire().encode_value(&mut self.reply)?;
+        exception.encode_value(&mut self.reply)?;
         Ok(())
     }
 

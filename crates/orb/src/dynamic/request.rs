@@ -239,7 +239,7 @@ impl Request {
 
 fn write(arguments: &[Any], context: Option<&Context>, encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
     for argument in arguments {
-        argument.wire().encode_value(encoder)?;
+        argument.encode_value(encoder)?;
     }
     context.map_or(Ok(()), |context| context.write(encoder))
 }

@@ -115,7 +115,7 @@ impl ServerRequest<'_, '_> {
         self.answer()?;
         let e = self.call.reply();
         for value in values {
-            value.wire().encode_value(e)?;
+            value.encode_value(e)?;
         }
         Ok(())
     }

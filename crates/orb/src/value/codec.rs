@@ -129,9 +129,15 @@ fn find_factory(
 #[inline]
 pub(crate) const fn value_space() -> ValueSpace {
     #[cfg(feature = "any")]
-    return ValueSpace::new().with_types(known_type).with_custom(convert_custom);
+    return converting(ValueSpace::new().with_types(known_type));
     #[cfg(not(feature = "any"))]
     return ValueSpace::new();
+}
+
+/// The space in which custom values are converted by the code that the ORB knows.
+#[cfg(feature = "any")]
+pub(crate) const fn converting(space: ValueSpace) -> ValueSpace {
+    space.with_custom(convert_custom)
 }
 
 /// The TypeCode of a value type that is known by name.
@@ -166,8 +172,8 @@ const _: () = {
 
 #[cfg(all(test, feature = "any"))]
 mod tests {
-    use corelane_wire::CodeSets;
     use corelane_wire::cdr::{Cdr, Endian};
+    use corelane_wire::{CodeSets, Version};
 
     use super::*;
     use crate::any::{Any, TypeCode};
@@ -216,11 +222,11 @@ mod tests {
         (e.to_vec(), foreign)
     }
 
-    fn received(factories: &ValueFactories) -> Vec<Any> {
+    fn received(env: &(dyn std::any::Any + Sync)) -> Vec<Any> {
         let (octets, foreign) = message();
         let space = value_space();
         let mut d =
-            Decoder::new(&octets, foreign).with_code_sets(CodeSets::UTF8_UTF16).with_values(&space).with_env(factories);
+            Decoder::new(&octets, foreign).with_code_sets(CodeSets::UTF8_UTF16).with_values(&space).with_env(env);
         let list = Vec::<Any>::decode(&mut d).unwrap();
         assert_eq!((list.len(), d.remaining()), (2, 0));
         list
@@ -243,6 +249,35 @@ mod tests {
                 let (native, foreign) = (encoded(Endian::NATIVE), encoded(message().1));
                 let refused = Err(CdrError::CustomValue);
                 assert_eq!((native, foreign), if known { (Ok(()), refused) } else { (refused, Ok(())) });
+            }
+        }
+    }
+
+    #[test]
+    fn what_came_to_an_orb_that_knows_the_custom_values_in_it_goes_on_in_any_form() {
+        let orb = crate::Orb::new().unwrap();
+        orb.value_factories().register::<Stamp>();
+        let list = received(orb.core());
+        let nested = Any::new(&list[1]).unwrap();
+        for (endian, code_sets, version) in [
+            (message().1, CodeSets::UTF8_UTF16, Version::GIOP_1_2),
+            (Endian::NATIVE, CodeSets::LATIN1_UTF16, Version::GIOP_1_2),
+            (message().1, CodeSets::DEFAULT, Version::GIOP_1_1),
+        ] {
+            let mut e = Encoder::new();
+            e.set_endian(endian);
+            e.set_code_sets(code_sets);
+            e.set_version(version);
+            for any in list.iter().chain([&nested]) {
+                any.encode(&mut e).unwrap();
+            }
+            let (octets, space) = (e.to_vec(), value_space());
+            let d = Decoder::new(&octets, endian).with_code_sets(code_sets).with_version(version);
+            let mut d = d.with_values(&space).with_env(orb.core());
+            let [first, second, nested] = [(); 3].map(|()| Any::decode(&mut d).unwrap());
+            for any in [first, second, nested.extract::<Any>().unwrap()] {
+                let stamp = any.extract::<Option<ValueRef<Stamp>>>().unwrap().unwrap();
+                assert_eq!(*stamp.get(), Stamp { number: 7, exact: 0.5 });
             }
         }
     }

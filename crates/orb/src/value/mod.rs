@@ -17,6 +17,8 @@ mod region;
 #[cfg(feature = "any")]
 mod typed;
 
+#[cfg(feature = "any")]
+pub(crate) use codec::converting;
 pub(crate) use codec::value_space;
 pub use codec::{read_value, write_value};
 pub use either::{Abstract, read_abstract, write_abstract};

@@ -235,12 +235,22 @@ impl AnyValue {
     /// # Errors
     /// Text that has no form in the code sets of the encoder.
     pub fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        let values = self.value_space();
+        self.encode_value_by(&mut self.decoder().with_values(&values), e)
+    }
+
+    /// The same with a [`decoder`](AnyValue::decoder) of this value that knows more of it, such as whose code converts custom values
+    /// ([`ValueSpace::with_custom`]).
+    ///
+    /// # Errors
+    /// Those of [`encode_value`](AnyValue::encode_value).
+    pub fn encode_value_by(&self, d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         if self.fits(e) {
             e.write_raw(self.octets.get(usize::from(self.start)..).unwrap_or_default());
             return Ok(());
         }
         let keep: Arc<dyn Any + Send + Sync> = Arc::new(self.octets.clone());
-        self.read(|d| transfer(self.type_code.view(), d, Some(e), &keep).map(drop))
+        transfer(self.type_code.view(), d, Some(e), &keep).map(drop)
     }
 
     /// The value in one form, whatever it came in: for comparisons.
