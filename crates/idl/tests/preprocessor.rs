@@ -80,6 +80,10 @@ fn prose_and_foreign_pragmas_are_no_tokens() {
 #[test]
 fn foreign_characters_are_wrong_where_they_are_used() {
     accepted("#define CPP $x `a` \\ é@\n#define S(x) #x\nconst string<5> s = S(a $ b);\n#if 0\n$\n#endif\n");
+    let backslash = |bound| said(&format!("#define S(x) #x\nconst string<{bound}> s = S(\\\"a\");"));
+    assert_eq!((backslash(4).len(), backslash(3).len()), (0, 1));
+    let unended = said("#define S(x) #x\nconst string s = S(\\\"a\")\ntypedef long T;");
+    assert!(unended.len() == 1 && unended[0].starts_with("error a.idl:2: `;` was expected behind"), "{unended:?}");
     assert_eq!(said("#define D $\ntypedef D T;"), ["error a.idl:2: no token of IDL starts with `$`"]);
     assert_eq!(said("typedef long $x;\ntypedef long T;"), ["error a.idl:1: no token of IDL starts with `$`"]);
     assert_eq!(said("typedef long größe;\n"), ["error a.idl:1: `öße` cannot stand in a name"]);

@@ -148,12 +148,8 @@ fn stringized(argument: &[Token], mark: &Token, symbols: &mut Symbols) -> Option
         if at > 0 && (token.spaced || token.starts_line) {
             text.push(' ');
         }
-        let spelled = spelling(token, symbols);
-        if matches!(token.kind, TokenKind::String | TokenKind::Character) {
-            text.push_str(&spelled.replace('\\', "\\\\").replace('"', "\\\""));
-        } else {
-            text.push_str(&spelled);
-        }
+        // A backslash may stand outside of literals too; C++ leaves open what becomes of it.
+        text.push_str(&spelling(token, symbols).replace('\\', "\\\\").replace('"', "\\\""));
         if text.len() > LONGEST {
             return None;
         }
