@@ -27,8 +27,10 @@ no JSON is a string. What comes back is printed as one JSON object: `result`, an
   numbers, true, \"text\"             as they are; enumerators are strings; `fixed` too
   {\"x\": 1, \"y\": 2}                  structures; unions with their `discriminator` beside the member
   [1, 2]                            sequences and arrays
+  [{\"key\": 1, \"value\": \"a\"}]        maps; bit masks and bit sets are one number
   \"IOR:...\", null                   references
-  {\"type\": \"long\", \"value\": 1}      any; TypeCodes are names of types
+  {\"type\": \"long\", \"value\": 1}      any; TypeCodes are names of types; valuetypes, where it is one that inherits
+                                    from the one declared, or that one is abstract
 
   --idl FILE        where the interface is declared
   -I, -D, --idl-4   as for `corelane idl`
@@ -140,6 +142,9 @@ fn call(arguments: Arguments) -> Result<Outcome, String> {
     let object = object.ok_or("the reference is nil")?;
     let object = object.with_timeout(Duration::from_secs_f64(timeout.unwrap_or(30.0)));
     let mut types = Types::new(&compilation);
+    for type_code in types.of_values() {
+        orb.value_factories().register_type(&type_code);
+    }
     let signature = find(&compilation, &types, interface.as_deref(), object.type_id(), operation)?;
     let context = asked_for(operation, &signature, context)?;
     let mut request = request(&object, operation, &signature, words.get(2..).unwrap_or_default(), &mut types)?;

@@ -1,5 +1,6 @@
 //! TypeCodes of the types in an IDL file.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use corelane::TypeCode;
@@ -23,13 +24,22 @@ pub(crate) struct Types<'c> {
     compilation: &'c Compilation,
     /// Types that are being made: a use of one of them is its announcement.
     open: Vec<DefinitionId>,
+    /// Those that were made, of definitions in which nothing is missing.
+    made: HashMap<DefinitionId, TypeCode>,
     /// Values (IDL `valuetype`) that were numbered.
     values: u32,
 }
 
 impl<'c> Types<'c> {
     pub(crate) fn new(compilation: &'c Compilation) -> Self {
-        Types { compilation, open: Vec::new(), values: 0 }
+        Types { compilation, open: Vec::new(), made: HashMap::new(), values: 0 }
+    }
+
+    /// The TypeCodes of all types of values (IDL `valuetype`).
+    pub(crate) fn of_values(&mut self) -> Vec<TypeCode> {
+        let model = &self.compilation.model;
+        let is_value = |id: &DefinitionId| matches!(model.get(*id).kind, Kind::Value(_) | Kind::ValueBox(_));
+        model.ids().filter(is_value).filter_map(|id| self.of_definition(id).ok()).collect()
     }
 
     /// A number for one more value (IDL `valuetype`).
@@ -52,11 +62,13 @@ impl<'c> Types<'c> {
         path.into_iter().map(|part| self.name(part)).collect::<Vec<_>>().join("::")
     }
 
-    /// The definitions with a name, scoped or not.
+    /// The definitions with a name, scoped or not; with `::` in front all its scopes are there.
     pub(crate) fn named(&self, name: &str) -> Vec<DefinitionId> {
-        let name = name.trim_start_matches("::");
         let ids = self.compilation.model.ids();
-        ids.filter(|id| self.name(*id) == name || self.scoped_name(*id) == name).collect()
+        match name.strip_prefix("::") {
+            Some(name) => ids.filter(|id| self.scoped_name(*id) == name).collect(),
+            None => ids.filter(|id| self.name(*id) == name || self.scoped_name(*id) == name).collect(),
+        }
     }
 
     /// The TypeCode of a type.
@@ -76,7 +88,10 @@ impl<'c> Types<'c> {
                 Ok(type_code)
             }
             Type::Named(id) => self.of_definition(*id),
-            Type::Map(..) | Type::FixedConstant | Type::Faulty => Err("this type has no TypeCode".to_owned()),
+            Type::Map(pair, bound) => {
+                TypeCode::map(self.of(&pair.0)?, self.of(&pair.1)?, bound.unwrap_or(0)).map_err(text)
+            }
+            Type::FixedConstant | Type::Faulty => Err("this type has no TypeCode".to_owned()),
         }
     }
 
@@ -86,17 +101,30 @@ impl<'c> Types<'c> {
         if self.open.contains(&id) {
             return Ok(TypeCode::recursive(&repository_id));
         }
+        if let Some(made) = self.made.get(&id) {
+            return Ok(made.clone());
+        }
         self.open.push(id);
-        let result = self.made(id, &repository_id);
+        let result = self.make(id, &repository_id);
         self.open.pop();
+        if let Ok(made) = &result
+            && made.is_complete()
+        {
+            self.made.insert(id, made.clone());
+        }
         result
     }
 
-    fn made(&mut self, id: DefinitionId, repository_id: &str) -> Result<TypeCode, String> {
+    fn make(&mut self, id: DefinitionId, repository_id: &str) -> Result<TypeCode, String> {
         let (name, compilation) = (self.name(id), self.compilation);
         let made = match &compilation.model.get(id).kind {
             Kind::Typedef(ty) => TypeCode::alias(repository_id, name, self.of(ty)?),
-            Kind::Struct(structure) => TypeCode::structure(repository_id, name, self.members(&structure.members)?),
+            Kind::Struct(structure) => {
+                let members = self.members(&compilation.model.all_members(structure))?;
+                TypeCode::structure(repository_id, name, members)
+            }
+            Kind::Bitmask(mask) => return Ok(of_bits(mask.bound)),
+            Kind::Bitset(set) => return Ok(of_bits(set.bits)),
             Kind::Exception(structure) => TypeCode::exception(repository_id, name, self.members(&structure.members)?),
             Kind::Enum(enumerators) => {
                 TypeCode::enumeration(repository_id, name, enumerators.iter().map(|one| self.name(*one)))
@@ -172,6 +200,16 @@ impl<'c> Types<'c> {
             },
             _ => 0,
         }
+    }
+}
+
+/// The number that holds so many bits.
+fn of_bits(bits: u32) -> TypeCode {
+    match bits {
+        0..=8 => TypeCode::OCTET,
+        9..=16 => TypeCode::USHORT,
+        17..=32 => TypeCode::ULONG,
+        _ => TypeCode::ULONG_LONG,
     }
 }
 

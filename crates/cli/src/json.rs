@@ -7,7 +7,9 @@
 //! | structures, exceptions | objects |
 //! | unions | `{"discriminator": ..., "NAME": ...}`; the discriminator may be left out where the name says it |
 //! | sequences, arrays | arrays |
-//! | values (IDL `valuetype`) | objects with the whole state, a value box what it holds, or null; of a value that came before `{"same as": 0}`, by its place in the order of values |
+//! | maps | arrays of `{"key": ..., "value": ...}` |
+//! | bit masks, bit sets | one number |
+//! | values (IDL `valuetype`) | objects with the whole state, a value box what it holds, or null; of a value that came before `{"same as": 0}`, by its place in the order of values; of another type than the declared one `{"type": NAME, "value": ...}` |
 //! | references | `"IOR:..."` or null |
 //! | any | `{"type": "long", "value": 1}`; what has no type is a string, a boolean, a long long or a double |
 //! | TypeCodes | the name of a type |
@@ -53,11 +55,7 @@ fn shown(value: &Value, type_code: &TypeCode) -> Json {
         }
         Value::TypeCode(value) => Json::String(value.to_string()),
         Value::Any(any) => {
-            let inner = any.value().map_or(Json::Null, |value| shown(&value, any.type_code()));
-            let mut object = Map::new();
-            object.insert("type".to_owned(), Json::String(any.type_code().to_string()));
-            object.insert("value".to_owned(), inner);
-            Json::Object(object)
+            typed(any.type_code(), any.value().map_or(Json::Null, |value| shown(&value, any.type_code())))
         }
         Value::Object(ior) if ior.is_nil() => Json::Null,
         Value::Object(ior) => Json::String(ior.to_text().unwrap_or_default()),
@@ -74,9 +72,15 @@ fn shown(value: &Value, type_code: &TypeCode) -> Json {
             Json::Array(list.iter().map(|value| shown(value, &element)).collect())
         }
         Value::Octets(octets) => Json::Array(octets.iter().map(|octet| Json::from(*octet)).collect()),
-        Value::Instance(instance) => shown_instance(instance),
+        Value::Instance(instance) if instance.type_code.id() == resolved.id() => shown_instance(instance),
+        Value::Instance(instance) => typed(&instance.type_code, shown_instance(instance)),
         Value::Again(number) => Json::Object(Map::from_iter([("same as".to_owned(), Json::from(*number))])),
     }
+}
+
+fn typed(type_code: &TypeCode, value: Json) -> Json {
+    let name = Json::String(type_code.to_string());
+    Json::Object(Map::from_iter([("type".to_owned(), name), ("value".to_owned(), value)]))
 }
 
 fn shown_instance(instance: &Instance) -> Json {
@@ -97,7 +101,7 @@ fn shown_union(union: &UnionValue, type_code: &TypeCode) -> Json {
             let character = u32::try_from(number).ok().and_then(char::from_u32).unwrap_or_default();
             Json::String(character.to_string())
         }
-        _ => i64::try_from(number).map_or_else(|_| Json::String(number.to_string()), Json::from),
+        _ => i64::try_from(number).map_or_else(|_| Json::from(u64::try_from(number).unwrap_or_default()), Json::from),
     };
     let mut object = Map::new();
     object.insert("discriminator".to_owned(), label);
@@ -162,10 +166,12 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
         Kind::TypeCode => Value::TypeCode(named_type(json.as_str().ok_or_else(wrong)?, types)?),
         Kind::Any => Value::Any(Box::new(read_any(json, types)?)),
         Kind::ObjRef if json.is_null() => Value::Object(Ior::NIL),
-        Kind::ObjRef => match ObjectUrl::parse(json.as_str().ok_or_else(wrong)?, &Limits::DEFAULT) {
-            Ok(ObjectUrl::Ior(ior)) => Value::Object(ior),
-            _ => return Err(format!("{json} is no IOR:")),
-        },
+        Kind::ObjRef | Kind::AbstractInterface if !(json.is_object() || json.is_null()) => {
+            match ObjectUrl::parse(json.as_str().ok_or_else(wrong)?, &Limits::DEFAULT) {
+                Ok(ObjectUrl::Ior(ior)) => Value::Object(ior),
+                _ => return Err(format!("{json} is no IOR:")),
+            }
+        }
         Kind::Struct | Kind::Except => {
             let member = |index| {
                 let name = resolved.member_name(index).unwrap_or_default().to_owned();
@@ -174,18 +180,21 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
             let members = (0..resolved.member_count()).map(member).collect();
             Value::Struct(read_members(json, &resolved, members, types)?)
         }
-        Kind::Value | Kind::ValueBox if json.is_null() => Value::Null,
-        Kind::Value | Kind::ValueBox => {
-            let number = types.number_value();
-            let state = match resolved.content_type() {
-                Some(held) => vec![read(json, &held, types)?],
-                None => {
-                    let members = resolved.state_members().into_iter().map(|member| (member.name, member.ty));
-                    read_members(json, &resolved, members.collect(), types)?
-                }
-            };
-            Value::Instance(Box::new(Instance { number, type_code: resolved, state }))
-        }
+        Kind::Value | Kind::ValueBox | Kind::AbstractInterface if json.is_null() => Value::Null,
+        Kind::Value | Kind::ValueBox | Kind::AbstractInterface => match own_type(json, &resolved, types)? {
+            Some((own, state)) => read(state, &own, types)?,
+            None => {
+                let number = types.number_value();
+                let state = match resolved.content_type() {
+                    Some(held) => vec![read(json, &held, types)?],
+                    None => {
+                        let members = resolved.state_members().into_iter().map(|member| (member.name, member.ty));
+                        read_members(json, &resolved, members.collect(), types)?
+                    }
+                };
+                Value::Instance(Box::new(Instance { number, type_code: resolved, state }))
+            }
+        },
         Kind::Union => read_union(json, &resolved, types)?,
         Kind::Sequence | Kind::Array => {
             let element = resolved.content_type().unwrap_or(TypeCode::NULL);
@@ -200,6 +209,44 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
         _ => return Err(format!("a value of {type_code} cannot be given")),
     })
 }
+
+/// The type of a value (IDL `valuetype`) that is said to be of another one than is expected, and its state.
+fn own_type<'j>(
+    json: &'j Json,
+    expected: &TypeCode,
+    types: &mut Types<'_>,
+) -> Result<Option<(TypeCode, &'j Json)>, String> {
+    // From a box nothing inherits, and what it holds may look so.
+    if expected.kind() == Kind::ValueBox {
+        return Ok(None);
+    }
+    let is_open = expected.kind() == Kind::AbstractInterface
+        || expected.type_modifier() == Some(ABSTRACT)
+        || expected.id() == TypeCode::VALUE_BASE.id();
+    let said = json.as_object().filter(|object| object.len() == 2);
+    let said = said.and_then(|object| Some((object.get("type")?.as_str()?, object.get("value")?)));
+    let has_such_members = expected.state_members().iter().any(|member| member.name == "type");
+    match said.filter(|_| !has_such_members) {
+        Some((name, value)) => {
+            let mut found = all_named(name, types);
+            if !found.is_empty() {
+                // What of an abstract type is expected would be asked for once more.
+                let is_concrete =
+                    |own: &TypeCode| own.type_modifier() != Some(ABSTRACT) && own.kind() != Kind::AbstractInterface;
+                found.retain(|(_, own)| is_concrete(&own.resolved()) && own.can_stand_for(expected));
+                if found.is_empty() {
+                    return Err(format!("{name} is no {expected}"));
+                }
+            }
+            Ok(Some((only(name, found)?.resolved(), value)))
+        }
+        None if is_open => Err(format!("{expected} needs the type of the value: {{\"type\": NAME, \"value\": ...}}")),
+        None => Ok(None),
+    }
+}
+
+/// The modifier of an abstract value type.
+const ABSTRACT: i16 = 2;
 
 /// An object with just these members.
 fn read_members(
@@ -295,8 +342,25 @@ fn read_any(json: &Json, types: &mut Types<'_>) -> Result<AnyValue, String> {
     AnyValue::from_value(&type_code, &value).map_err(|error| error.to_string())
 }
 
-/// A type by its name: a basic one of IDL, or one of the file.
+/// The type with a name.
 fn named_type(name: &str, types: &mut Types<'_>) -> Result<TypeCode, String> {
+    only(name, all_named(name, types))
+}
+
+/// The only one of the types that a name can mean.
+fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, String> {
+    match found.pop() {
+        Some((_, type_code)) if found.is_empty() => Ok(type_code),
+        Some(last) => {
+            let names: Vec<String> = found.into_iter().chain([last]).map(|(name, _)| name).collect();
+            Err(format!("`{name}` can be {}", names.join(" or ")))
+        }
+        None => Err(format!("there is no type `{name}`")),
+    }
+}
+
+/// The types that a name can mean, each with the name that means no other: a basic one of IDL, or those of the file.
+fn all_named(name: &str, types: &mut Types<'_>) -> Vec<(String, TypeCode)> {
     let basics = [
         TypeCode::NULL,
         TypeCode::VOID,
@@ -319,11 +383,10 @@ fn named_type(name: &str, types: &mut Types<'_>) -> Result<TypeCode, String> {
         TypeCode::WSTRING,
     ];
     if let Some(basic) = basics.into_iter().find(|basic| basic.kind().name() == name) {
-        return Ok(basic);
+        return vec![(name.to_owned(), basic)];
     }
-    let found = types.named(name);
-    match found.iter().find_map(|id| types.of_definition(*id).ok()) {
-        Some(type_code) => Ok(type_code),
-        None => Err(format!("there is no type `{name}`")),
-    }
+    // Types are shown with what they are in front: `struct Point`.
+    let found = types.named(name.rsplit(' ').next().unwrap_or_default());
+    let made = |id| Some((format!("::{}", types.scoped_name(id)), types.of_definition(id).ok()?));
+    found.into_iter().filter_map(made).collect()
 }

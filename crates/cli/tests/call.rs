@@ -5,11 +5,16 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use corelane::dynamic::{DynamicServant, ServerRequest};
-use corelane::{Any, Orb, Servant, SystemException, TypeCode, Value};
+use corelane::{Any, Kind, Orb, Servant, SystemException, TypeCode, Value};
+use corelane_wire::typecode::ValueMember;
 use serde_json::{Value as Json, json};
 
 const IDL: &str = r#"
     #pragma prefix "test"
+    module Yard {
+      valuetype Mark { public string where; };
+      valuetype Heavy : Mark { public long tons; };
+    };
     module Shop {
       enum Colour { red, green };
       struct Item { string name; long count; Colour shade; sequence<double> prices; };
@@ -17,6 +22,11 @@ const IDL: &str = r#"
       valuetype Mark { public long at; };
       valuetype Label string;
       valuetype Link : truncatable Mark { public Label name; private Link next; };
+      abstract interface Described { string describe(); };
+      valuetype Heavy : Mark supports Described { public double weight; };
+      valuetype AnyBox any;
+      struct Pair { string type; any value; };
+      valuetype PairBox Pair;
       exception Missing { string what; };
       typedef fixed<7, 2> Money;
       const long MOST = 3 * 4;
@@ -26,6 +36,10 @@ const IDL: &str = r#"
         any same(in any value);
         oneway void note(in string text);
         string told(in long by) context ("user", "site.*");
+        Mark marked(in Mark m, out ValueBase again);
+        Described given(in Described d);
+        AnyBox kept(in AnyBox b, inout ValueBase v);
+        Yard::Mark stored(in Yard::Mark m);
       };
       interface Other { void note(in string text); };
     };
@@ -44,6 +58,32 @@ fn choice() -> TypeCode {
         [arm(Some(1), "text", TypeCode::STRING), arm(Some(2), "thing", item()), arm(None, "flag", TypeCode::BOOLEAN)];
     TypeCode::union("IDL:test/Shop/Choice:1.0", "Choice", TypeCode::LONG, arms).unwrap()
 }
+
+fn mark() -> TypeCode {
+    let at = ValueMember { name: "at".into(), ty: TypeCode::LONG, public: true };
+    TypeCode::value("IDL:test/Shop/Mark:1.0", "Mark", 0, None, [at]).unwrap()
+}
+
+fn heavy() -> TypeCode {
+    let weight = ValueMember { name: "weight".into(), ty: TypeCode::DOUBLE, public: true };
+    TypeCode::value("IDL:test/Shop/Heavy:1.0", "Heavy", 0, Some(mark()), [weight]).unwrap()
+}
+
+fn any_box() -> TypeCode {
+    TypeCode::value_box("IDL:test/Shop/AnyBox:1.0", "AnyBox", TypeCode::ANY).unwrap()
+}
+
+/// The types of another module, which have the names of those of `Shop`.
+fn yard() -> [TypeCode; 2] {
+    let member = |name: &str, ty| ValueMember { name: name.into(), ty, public: true };
+    let place = [member("where", TypeCode::STRING)];
+    let mark = TypeCode::value("IDL:test/Yard/Mark:1.0", "Mark", 0, None, place).unwrap();
+    let tons = [member("tons", TypeCode::LONG)];
+    let heavy = TypeCode::value("IDL:test/Yard/Heavy:1.0", "Heavy", 0, Some(mark.clone()), tons).unwrap();
+    [mark, heavy]
+}
+
+const DESCRIBED: Kind = Kind::AbstractInterface;
 
 /// Counts things.
 struct Counter;
@@ -79,6 +119,25 @@ impl DynamicServant for Counter {
                 let told = format!("{:?}", request.context()?);
                 request.reply(&[Any::new(&told)?])
             }
+            "marked" => {
+                let arguments = request.arguments(&[mark()])?;
+                let again = Any::from_value(&TypeCode::VALUE_BASE, &arguments[0].value()?)?;
+                request.reply(&[arguments[0].clone(), again])
+            }
+            "given" => {
+                let described = TypeCode::interface(DESCRIBED, "IDL:test/Shop/Described:1.0", "Described").unwrap();
+                let arguments = request.arguments(&[described])?;
+                request.reply(&arguments)
+            }
+            "kept" => {
+                let arguments = request.arguments(&[any_box(), TypeCode::VALUE_BASE])?;
+                request.reply(&arguments)
+            }
+            "stored" => {
+                let [mark, _] = yard();
+                let arguments = request.arguments(&[mark])?;
+                request.reply(&arguments)
+            }
             "_get_level" => request.reply(&[Any::new(&7i32)?]),
             _ => Err(SystemException::bad_operation()),
         }
@@ -104,6 +163,9 @@ fn said(output: &Output) -> String {
 #[test]
 fn any_operation_is_called_from_its_idl() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    for type_code in [heavy(), any_box()].iter().chain(&yard()) {
+        orb.value_factories().register_type(type_code);
+    }
     let poa = orb.root_poa();
     let id = poa.activate_object(&Servant::dynamic(Counter)).unwrap();
     poa.manager().activate().unwrap();
@@ -160,7 +222,35 @@ fn any_operation_is_called_from_its_idl() {
     let answer = json(call(&["same", links])).1["result"].clone();
     assert_eq!((&answer["type"], &answer["value"]), (&json!("valuetype Link"), &value));
 
+    let heavy = json!({ "type": "valuetype Heavy", "value": { "at": 1, "weight": 0.5 } });
+    let marked = json(call(&["marked", &heavy.to_string()])).1;
+    assert_eq!((&marked["result"], &marked["again"]), (&heavy, &heavy));
+    let plain = json(call(&["marked", r#"{"at": 2}"#])).1;
+    assert_eq!((&plain["result"], &plain["again"]["type"]), (&json!({ "at": 2 }), &json!("valuetype Mark")));
+    assert_eq!(json(call(&["marked", "null"])).1["result"], Json::Null);
+    let scoped = json!({ "type": "Shop::Heavy", "value": heavy["value"] });
+    assert_eq!(json(call(&["given", &scoped.to_string()])).1["result"], heavy);
+    // Another type with the same name.
+    let other = json!({ "type": "valuetype Heavy", "value": { "where": "north", "tons": 3 } });
+    assert_eq!(json(call(&["stored", &other.to_string()])).1["result"], other);
+    // What a box holds may look like a value that says its type.
+    let held = json!({ "type": "long", "value": 1 });
+    let boxed = json!({ "type": "AnyBox", "value": { "type": "string", "value": "x" } });
+    let kept = json(call(&["kept", &held.to_string(), &boxed.to_string()])).1;
+    assert_eq!((&kept["result"], &kept["v"]["value"]), (&held, &boxed["value"]));
+    let again = json(call(&["kept", &kept["result"].to_string(), &kept["v"].to_string()])).1;
+    assert_eq!(again, kept);
+    let pair = json!({ "type": "PairBox", "value": { "type": "a pair", "value": held } });
+    assert_eq!(json(call(&["same", &pair.to_string()])).1["result"]["value"], pair["value"]);
+    assert_eq!(json(call(&["given", &reference])).1["result"], json!(reference));
+    assert_eq!(json(call(&["given", "null"])).1["result"], Json::Null);
+
     for (words, reason) in [
+        (&["marked", r#"{"type": "Label", "value": "x"}"#][..], "Label is no valuetype Mark"),
+        (&["given", r#"{"at": 1, "weight": 0.5}"#], "needs the type of the value"),
+        (&["given", &heavy.to_string()], "`valuetype Heavy` can be ::Yard::Heavy or ::Shop::Heavy"),
+        (&["same", r#"{"type": "Mark", "value": {"at": 1}}"#], "`Mark` can be ::Yard::Mark or ::Shop::Mark"),
+        (&["given", r#"{"type": "Described", "value": null}"#], "Described is no abstract interface Described"),
         (&["more", it, "4"][..], "takes 3 arguments"),
         (&["more", it, "4.5", which], "argument `by`: 4.5 is no long"),
         (&["more", "{}", "4", which], "argument `it`: "),
@@ -173,6 +263,44 @@ fn any_operation_is_called_from_its_idl() {
         let (status, text) = call(words);
         assert!(status == 1 && text.starts_with("error: ") && text.contains(reason), "{words:?}: {text}");
     }
+}
+
+/// What IDL 4 adds, whose types are on the wire as others are.
+struct Four;
+
+impl DynamicServant for Four {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:Four:1.0"]
+    }
+
+    fn invoke(&self, request: &mut ServerRequest<'_, '_>) -> Result<(), SystemException> {
+        let members = [("x", TypeCode::LONG), ("y", TypeCode::STRING)];
+        let larger = TypeCode::structure("IDL:Larger:1.0", "Larger", members).unwrap();
+        let map = TypeCode::map(TypeCode::LONG, TypeCode::STRING, 0).unwrap();
+        let arguments = request.arguments(&[larger, map, TypeCode::ULONG, TypeCode::OCTET])?;
+        request.reply(&arguments)
+    }
+}
+
+#[test]
+fn types_of_idl_4_are_sent() {
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let poa = orb.root_poa();
+    poa.manager().activate().unwrap();
+    let reference = poa.activate(&Servant::dynamic(Four)).unwrap().to_string();
+    let idl = file("four").to_string_lossy().replace("shop.idl", "four.idl");
+    let text = "struct Small { long x; };\nstruct Larger : Small { string y; };\nbitmask Flags { low, high };\n\
+                bitset Word { bitfield<3> a; bitfield<5> b; };\ntypedef map<long, string> Map;\n\
+                interface Four {\n\
+                Larger all(in Larger l, inout Map m, inout Flags f, inout Word w); };\n";
+    fs::write(&idl, text).unwrap();
+    let words = [r#"{"x": 1, "y": "one"}"#, r#"[{"key": 7, "value": "seven"}]"#, "2", "255"];
+    let output = corelane(&[&["call", "--idl-4", "--idl", &idl, &reference, "all"][..], &words].concat());
+    let expected = json!({
+        "result": { "x": 1, "y": "one" }, "m": [{ "key": 7, "value": "seven" }], "f": 2, "w": 255,
+    });
+    let text = said(&output);
+    assert_eq!(serde_json::from_str::<Json>(&text).unwrap_or_else(|error| panic!("{error}: {text}")), expected);
 }
 
 #[test]
@@ -193,7 +321,7 @@ fn declarations_are_dumped() {
     let output = corelane(&["idl", "dump", &idl]);
     assert_eq!(output.status.code(), Some(0));
     let dump: Json = serde_json::from_str(&said(&output)).unwrap();
-    let module = &dump["definitions"][0];
+    let module = &dump["definitions"][1];
     let find = |name: &str| {
         let all = module["definitions"].as_array().unwrap();
         all.iter().find(|one| one["name"] == name).cloned().unwrap()
