@@ -9,7 +9,7 @@ use std::time::Duration;
 use corelane::mapping::{Decoder, Encoder};
 use corelane::{
     Abstract, Any, AnyValueRef, CdrError, Decimal, Fixed, Implementation, Octets, Orb, ShutdownHandle, SystemException,
-    TypeCode, ValueGraph, ValueRef, mapping,
+    TypeCode, Typed, ValueGraph, ValueRef, mapping,
 };
 use corelane_interop::pair::Traffic;
 use corelane_interop::peers::Orb::{self as Peer, JacOrb, OmniOrb};
@@ -172,7 +172,8 @@ fn calls(peer: Peer) {
     let skips = Skips::of(peer.name(), "corelane", Skips::VALUES).unwrap();
     let left_out = skips.options();
     for (name, check) in CHECKS.iter().filter(|(name, _)| !left_out.contains(name)) {
-        let rounds = || (0..ROUNDS).for_each(|round| check(&suite, &mut random(round)));
+        let plain_unions = left_out.contains(&"--plain-unions");
+        let rounds = || (0..ROUNDS).for_each(|round| check(&suite, &mut random(round, plain_unions)));
         match panic::catch_unwind(AssertUnwindSafe(rounds)) {
             Ok(()) => report.passed.push((*name).to_owned()),
             Err(_) => report.failed.push(Failed { check: (*name).to_owned(), line: format!("FAIL {name}, as shown") }),
@@ -183,8 +184,8 @@ fn calls(peer: Peer) {
     server.ends_by_itself().unwrap();
 }
 
-fn random(round: u64) -> Random {
-    Random::new(round, Repertoire { characters: Characters::Ascii, plain_unions: false })
+fn random(round: u64, plain_unions: bool) -> Random {
+    Random::new(round, Repertoire { characters: Characters::Ascii, plain_unions })
 }
 
 type Check = fn(&ValueSuiteRef, &mut Random);
@@ -203,6 +204,10 @@ const CHECKS: &[(&str, Check)] = &[
     ("echo_words", words),
     ("echo_described", described),
     ("echo_folder", folders),
+    ("echo_choice", choices),
+    ("echo_on_key", keys),
+    ("echo_on_card", cards),
+    ("echo_pair", pairs),
     ("echo_shape", shapes),
     ("echo_value", values),
     ("echo_stamp", stamps),
@@ -210,8 +215,90 @@ const CHECKS: &[(&str, Check)] = &[
     ("echo_any", anys),
     ("echo_any(Extended)", anys_of_heirs),
     ("echo_any(Stamp)", anys_of_stamps),
+    ("echo_any(Money)", |suite, random| {
+        let money = Money::from_unscaled(-100_000_000 - i128::from(random.below(800_000_000))).unwrap();
+        in_any(suite, &money, Some(&MONEY_TYPE), |found| assert_eq!(found, money));
+    }),
+    ("echo_any(Widest)", |suite, random| {
+        let widest = Widest::from_unscaled(10i128.pow(30) + i128::from(random.below(u64::MAX))).unwrap();
+        in_any(suite, &widest, Some(&WIDEST_TYPE), |found| assert_eq!(found, widest));
+    }),
+    ("echo_any(Title)", |suite, _| {
+        let title = Some(ValueRef::new(Title("a title".to_owned())));
+        in_any(suite, &title, None, |found: Option<TitleRef>| assert_eq!(found.unwrap().get().0, "a title"));
+    }),
+    ("echo_any(Words)", |suite, _| {
+        let words = vec!["one".to_owned(), String::new()];
+        let boxed = Some(ValueRef::new(Words(words.clone())));
+        in_any(suite, &boxed, None, |found: Option<WordsRef>| assert_eq!(found.unwrap().get().0, words));
+    }),
+    ("echo_any(Described)", |suite, _| {
+        let object: DescribedRef = Abstract::Object(suite.server_thing().unwrap().unwrap().into());
+        in_any(suite, &Some(object), None, |found: Option<DescribedRef>| {
+            let Some(Abstract::Object(object)) = found else { panic!("not an object") };
+            assert_eq!(object.describe().unwrap(), "thing");
+        });
+    }),
+    ("echo_any(Note)", |suite, _| {
+        let note: DescribedRef = Abstract::Value(MyNote("a note".to_owned()).implementation().value().widen());
+        in_any(suite, &Some(note), None, assert_note);
+    }),
+    ("echo_any(Described=Note)", |suite, _| {
+        let note: DescribedRef = Abstract::Value(MyNote("a note".to_owned()).implementation().value().widen());
+        in_any(suite, &Some(note), Some(&DESCRIBED_TYPE), assert_note);
+    }),
+    ("echo_any(Thing)", |suite, _| {
+        let thing = suite.server_thing().unwrap();
+        in_any(suite, &thing, None, |found: Option<ThingRef>| assert_eq!(found.unwrap().describe().unwrap(), "thing"));
+    }),
+    ("echo_any(Shape)", |suite, _| {
+        let square: ShapeRef = MySquare(1.5).implementation().value().widen();
+        in_any(suite, &Some(square), None, |found: Option<ShapeRef>| {
+            assert_eq!(found.unwrap().narrow::<Square>().unwrap().get().side, 1.5);
+        });
+    }),
+    ("echo_any(Choice)", |suite, random| {
+        let choice = choice(random, false);
+        in_any(suite, &choice, None, |found| assert_choice(&found, &choice));
+    }),
+    ("echo_any(Choice=Title)", |suite, random| {
+        let choice = choice(random, true);
+        in_any(suite, &choice, None, |found| assert_choice(&found, &choice));
+    }),
+    ("echo_any(OnKey)", |suite, random| {
+        let on = on_key(random);
+        in_any(suite, &on, None, |found| assert_key(&found, &on));
+    }),
+    ("echo_any(OnCard)", |suite, random| {
+        let on = on_card(random);
+        in_any(suite, &on, None, |found| assert_eq!(found, on));
+    }),
+    ("echo_any(Pair)", |suite, random| {
+        let node = graph(random);
+        in_any(suite, &[Some(node.clone()), None], Some(&PAIR_TYPE), |found: Pair| {
+            assert_eq!((form(found[0].as_ref()), &found[1]), (form(Some(&node)), &None));
+        });
+    }),
     ("repack", repacked),
 ];
+
+/// A value in `any`, and in `any` in `any`: in the result, in the inout and in the out.
+fn in_any<T: Typed>(
+    suite: &ValueSuiteRef,
+    value: &T,
+    type_code: Option<&'static mapping::Description>,
+    look: impl Fn(T),
+) {
+    let type_code = type_code.map_or_else(|| value.type_code_of(), TypeCode::described);
+    let any = Any::with_type(&type_code, value).unwrap();
+    let nested = Any::new(&Any::new(&any).unwrap()).unwrap();
+    let (result, inout, out) = suite.echo_any(&any, &nested).unwrap();
+    let innermost: Any = out.extract::<Any>().unwrap().extract().unwrap();
+    for found in [result, inout, innermost] {
+        assert_eq!(found.type_code().resolved().id(), type_code.resolved().id());
+        look(found.extract().unwrap());
+    }
+}
 
 fn money(suite: &ValueSuiteRef, random: &mut Random, least: u64, most: u64) {
     let [a, b] = [(); 2].map(|()| {
@@ -299,7 +386,11 @@ fn described(suite: &ValueSuiteRef, _: &mut Random) {
     let (result, _, out) = suite.echo_described(Some(&object), Some(&value)).unwrap();
     let Some(Abstract::Object(object)) = result else { panic!("not an object") };
     assert_eq!(object.describe().unwrap(), "thing");
-    let Some(Abstract::Value(value)) = out else { panic!("not a value") };
+    assert_note(out);
+}
+
+fn assert_note(found: Option<DescribedRef>) {
+    let Some(Abstract::Value(value)) = found else { panic!("not a value") };
     assert_eq!(value.implementation::<dyn Described>().unwrap().describe().unwrap(), "a note");
 }
 
@@ -325,11 +416,7 @@ fn assert_folder(found: &Folder, expected: &Folder, more: &Extended) {
     assert_eq!((&found.first, &found.first), (&found.second, &found.two[1]), "one value in several places");
     assert_eq!(form(found.second.as_ref()), form(expected.first.as_ref()));
     assert_extended(found.item.as_ref().unwrap(), more);
-    match (&found.chosen, &expected.chosen) {
-        (Choice::Leaf(found), Choice::Leaf(expected)) => assert_eq!(form(found.as_ref()), form(expected.as_ref())),
-        (Choice::Heading(Some(found)), Choice::Heading(Some(expected))) => assert_eq!(found.get().0, expected.get().0),
-        (found, expected) => assert_eq!(found, expected),
-    }
+    assert_choice(&found.chosen, &expected.chosen);
 }
 
 fn folders(suite: &ValueSuiteRef, random: &mut Random) {
@@ -339,6 +426,74 @@ fn folders(suite: &ValueSuiteRef, random: &mut Random) {
     for found in [&result, &inout, &out] {
         assert_folder(found, &folder, &more);
     }
+}
+
+fn choice(random: &mut Random, boxes: bool) -> Choice {
+    match random.below(4) {
+        0 => Choice::Leaf(Some(graph(random))),
+        1 => Choice::Leaf(None),
+        2 if boxes => Choice::Heading(Some(ValueRef::new(Title("heading".to_owned())))),
+        _ => Choice::Number(if random.plain_unions() { 1 } else { -9 }, 42),
+    }
+}
+
+fn assert_choice(found: &Choice, expected: &Choice) {
+    match (found, expected) {
+        (Choice::Leaf(found), Choice::Leaf(expected)) => assert_eq!(form(found.as_ref()), form(expected.as_ref())),
+        (Choice::Heading(Some(found)), Choice::Heading(Some(expected))) => assert_eq!(found.get().0, expected.get().0),
+        (found, expected) => assert_eq!(found, expected),
+    }
+}
+
+fn choices(suite: &ValueSuiteRef, random: &mut Random) {
+    let (a, b) = (choice(random, true), choice(random, true));
+    let (result, inout, out) = suite.echo_choice(&a, &b).unwrap();
+    for (found, expected) in [(&result, &a), (&inout, &a), (&out, &b)] {
+        assert_choice(found, expected);
+    }
+}
+
+fn on_key(random: &mut Random) -> OnKey {
+    match random.below(3) {
+        0 => OnKey::Text("text".to_owned()),
+        2 if !random.plain_unions() => OnKey::Other(random.below(1 << 31) as i32 + 8),
+        _ => OnKey::Leaf(Some(graph(random))),
+    }
+}
+
+fn assert_key(found: &OnKey, expected: &OnKey) {
+    match (found, expected) {
+        (OnKey::Leaf(found), OnKey::Leaf(expected)) => assert_eq!(form(found.as_ref()), form(expected.as_ref())),
+        (found, expected) => assert_eq!(found, expected),
+    }
+}
+
+fn keys(suite: &ValueSuiteRef, random: &mut Random) {
+    let (a, b) = (on_key(random), on_key(random));
+    let (result, inout, out) = suite.echo_on_key(&a, &b).unwrap();
+    for (found, expected) in [(&result, &a), (&inout, &a), (&out, &b)] {
+        assert_key(found, expected);
+    }
+}
+
+fn on_card(random: &mut Random) -> OnCard {
+    match random.below(3) {
+        0 => OnCard::Content(Any::new(&(random.below(99) as i32)).unwrap()),
+        2 if !random.plain_unions() => OnCard::Other(Suit::Hearts),
+        _ => OnCard::Amount(-12.5),
+    }
+}
+
+fn cards(suite: &ValueSuiteRef, random: &mut Random) {
+    let (a, b) = (on_card(random), on_card(random));
+    assert_eq!(suite.echo_on_card(&a, &b).unwrap(), (a.clone(), a, b));
+}
+
+fn pairs(suite: &ValueSuiteRef, random: &mut Random) {
+    let node = graph(random);
+    let (result, inout, out) = suite.echo_pair(&[Some(node.clone()), Some(node.clone())], &[None, None]).unwrap();
+    assert_eq!((&result[0], &result[0]), (&result[1], &inout[0]), "one value in three places");
+    assert_eq!((form(result[0].as_ref()), out), (form(Some(&node)), [None, None]));
 }
 
 fn shapes(suite: &ValueSuiteRef, _: &mut Random) {
@@ -494,6 +649,22 @@ impl ValueSuite for Suite {
 
     fn echo_described(&self, a: Option<&DescribedRef>, b: Option<&DescribedRef>) -> Answer<Option<DescribedRef>> {
         handed(a, b)
+    }
+
+    fn echo_choice(&self, a: &Choice, b: &Choice) -> Answer<Choice> {
+        back(a, b)
+    }
+
+    fn echo_pair(&self, a: &Pair, b: &Pair) -> Answer<Pair> {
+        back(a, b)
+    }
+
+    fn echo_on_key(&self, a: &OnKey, b: &OnKey) -> Answer<OnKey> {
+        back(a, b)
+    }
+
+    fn echo_on_card(&self, a: &OnCard, b: &OnCard) -> Answer<OnCard> {
+        back(a, b)
     }
 
     fn echo_folder(&self, a: &Folder, b: &Folder) -> Answer<Folder> {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -135,10 +136,20 @@ struct Suite_i : POA_InteropValues::ValueSuite {
     b = V::Described::_duplicate(a);
     return V::Described::_duplicate(a);
   }
-  V::Folder* echo_folder(const V::Folder& a, V::Folder& b, V::Folder_out c) override {
-    c = new V::Folder(b);
+  template <class T>
+  static T* copy(const T& a, T& b, T*& c) {
+    c = new T(b);
     b = a;
-    return new V::Folder(a);
+    return new T(a);
+  }
+  V::Choice* echo_choice(const V::Choice& a, V::Choice& b, V::Choice_out c) override { return copy(a, b, c.ptr()); }
+  V::OnKey* echo_on_key(const V::OnKey& a, V::OnKey& b, V::OnKey_out c) override { return copy(a, b, c.ptr()); }
+  V::OnCard* echo_on_card(const V::OnCard& a, V::OnCard& b, V::OnCard_out c) override { return copy(a, b, c.ptr()); }
+  V::Folder* echo_folder(const V::Folder& a, V::Folder& b, V::Folder_out c) override { return copy(a, b, c.ptr()); }
+  V::Pair_slice* echo_pair(const V::Pair a, V::Pair b, V::Pair_out c) override {
+    c = V::Pair_dup(b);
+    V::Pair_copy(b, a);
+    return V::Pair_dup(a);
   }
   V::Shape* echo_shape(V::Shape* a, V::Shape*& b, V::Shape_out c) override { return pass<V::Shape>(a, b, c.ptr()); }
   CORBA::ValueBase* echo_value(CORBA::ValueBase* a, CORBA::ValueBase*& b, CORBA::ValueBase_out c) override {
@@ -263,14 +274,241 @@ static void check(const char* name, const std::function<std::string()>& run) {
       trouble = std::string(exception._name()) + " " + (minor ? minor : std::to_string(exception.minor()));
     } catch (const CORBA::Exception& exception) {
       trouble = exception._name();
+    } catch (const std::runtime_error& error) {
+      trouble = error.what();
     }
   }
   std::cout << (trouble.empty() ? "ok " : "FAIL ") << name << (trouble.empty() ? "" : " ") << trouble << std::endl;
   ++(trouble.empty() ? passed : failed);
 }
 
+// What cannot be shown: it would look alike at both ends.
+static std::string wrong(const char* what) { throw std::runtime_error(what); }
+
 static std::string differs(const std::string& expected, const std::string& found) {
   return expected == found ? "" : "expected " + expected + ", found " + found;
+}
+
+// A value through any, and through any in any: what it is in the result, in the inout and in the out.
+static std::string in_any(V::ValueSuite_ptr suite, const CORBA::Any& a, const std::function<std::string(const CORBA::Any&)>& show) {
+  CORBA::Any within, nested;
+  within <<= a;
+  nested <<= within;
+  CORBA::Any inout = nested;
+  CORBA::Any_var out, result = suite->echo_any(a, inout, out.out());
+  const CORBA::Any *outer, *inner;
+  if (!(out.in() >>= outer) || !(*outer >>= inner)) return wrong("no any in any");
+  std::string expected = show(a);
+  return differs(expected, show(result.in())) + differs(expected, show(inout)) + differs(expected, show(*inner));
+}
+
+static std::string form(const V::Choice& choice) {
+  switch (choice._d()) {
+    case 0: return "leaf " + form(choice.leaf());
+    case 7: return std::string("heading ") + (choice.heading() ? choice.heading()->_value() : "-");
+    default: return "number " + std::to_string(choice._d()) + " " + std::to_string(choice.number());
+  }
+}
+
+static std::string form(const V::OnKey& on) {
+  switch (on._d()) {
+    case -7: return std::string("text ") + on.text();
+    case 7: return "leaf " + form(on.leaf());
+    default: return "none " + std::to_string(on._d());
+  }
+}
+
+static std::string form(const V::OnCard& on) {
+  CORBA::Long content = 0;
+  switch (on._d()) {
+    case V::CLUBS: return "amount " + std::to_string(on.amount());
+    case V::SPADES: return (on.content() >>= content) ? "content " + std::to_string(content) : wrong("another content");
+    default: return "none " + std::to_string(on._d());
+  }
+}
+
+static V::Choice choice() {
+  V::Choice made;
+  switch (below(3)) {
+    case 0: made.leaf(graph()); break;
+    case 1: made.heading(new V::Title("heading")); break;
+    default: made.number(-5); made._d(42); break;
+  }
+  return made;
+}
+
+static V::OnKey on_key() {
+  V::OnKey made;
+  switch (below(3)) {
+    case 0: made.text("text"); break;
+    case 1: made.leaf(graph()); break;
+    default: made._default(); made._d(9); break;
+  }
+  return made;
+}
+
+static V::OnCard on_card() {
+  V::OnCard made;
+  CORBA::Any content;
+  content <<= CORBA::Long(generator());
+  switch (below(3)) {
+    case 0: made.amount(-12.5); break;
+    case 1: made.content(content); break;
+    default: made._default(); break;
+  }
+  return made;
+}
+
+// Each type in any: what goes in, and what is shown of what comes out.
+static void anys(V::ValueSuite_ptr suite) {
+  auto fixed = [](CORBA::UShort digits, CORBA::UShort scale) {
+    return [=](const CORBA::Any& any) {
+      CORBA::Fixed got;
+      if (!(any >>= CORBA::Any::to_fixed(got, digits, scale))) return wrong("no fixed");
+      return std::string(CORBA::String_var(got.NP_asString()));
+    };
+  };
+  check("echo_any(Money)", [&] {
+    CORBA::Any a;
+    CORBA::Fixed value((std::to_string(int(generator()) / 100000) + ".25").c_str());
+    a <<= CORBA::Any::from_fixed(value, 9, 4);
+    return in_any(suite, a, fixed(9, 4));
+  });
+  check("echo_any(Widest)", [&] {
+    CORBA::Any a;
+    CORBA::Fixed value("-123456789012345678901.0123456789");
+    a <<= CORBA::Any::from_fixed(value, 31, 10);
+    return in_any(suite, a, fixed(31, 10));
+  });
+  check("echo_any(Title)", [&] {
+    CORBA::Any a;
+    V::Title_var title = new V::Title("a title");
+    a <<= title.in();
+    return in_any(suite, a, [](const CORBA::Any& any) {
+      V::Title* got;
+      return (any >>= got) ? std::string(got->_value()) : wrong("no title");
+    });
+  });
+  check("echo_any(Words)", [&] {
+    CORBA::Any a;
+    V::StringSeq words;
+    words.length(2);
+    words[0] = "one";
+    words[1] = "two";
+    V::Words_var boxed = new V::Words(words);
+    a <<= boxed.in();
+    return in_any(suite, a, [](const CORBA::Any& any) {
+      V::Words* got;
+      if (!(any >>= got)) return wrong("no words");
+      const V::StringSeq& list = got->_value();
+      return list.length() == 2 ? std::string(list[0]) + " " + std::string(list[1]) : wrong("another length");
+    });
+  });
+  auto described = [](const CORBA::Any& any) {
+    V::Described_ptr got;
+    if (!(any >>= got)) return wrong("nothing described");
+    return std::string(CORBA::String_var(got->describe()));
+  };
+  check("echo_any(Described)", [&] {
+    CORBA::Any a;
+    V::Thing_var thing = suite->server_thing();
+    V::Described_ptr object = thing.in();
+    a <<= object;
+    return differs("thing", described(a)) + in_any(suite, a, described);
+  });
+  check("echo_any(Note)", [&] {
+    CORBA::Any a;
+    V::Note_var note = new Note_i;
+    note->text("a note");
+    V::Described_ptr value = note.in();
+    a <<= value;
+    return differs("a note", described(a)) + in_any(suite, a, described);
+  });
+  check("echo_any(Thing)", [&] {
+    CORBA::Any a;
+    V::Thing_var thing = suite->server_thing();
+    a <<= thing.in();
+    return in_any(suite, a, [](const CORBA::Any& any) {
+      V::Thing_ptr got;
+      return (any >>= got) ? std::string(CORBA::String_var(got->describe())) : wrong("no thing");
+    });
+  });
+  check("echo_any(Shape)", [&] {
+    CORBA::Any a;
+    V::Square_var square = new Square_i;
+    square->side(1.5);
+    a <<= square.in();
+    return in_any(suite, a, [](const CORBA::Any& any) {
+      V::Shape* got;
+      V::Square* whole;
+      if ((any >>= whole)) return std::to_string(whole->area());
+      return (any >>= got) ? std::to_string(got->area()) : wrong("no shape");
+    });
+  });
+  check("echo_any(Base)", [&] {
+    CORBA::Any a;
+    V::Base_var value = base(below(3));
+    a <<= value.in();
+    return in_any(suite, a, [](const CORBA::Any& any) {
+      V::Base* got;
+      V::Extended* extended;
+      V::Heavier* heavier;
+      if ((any >>= extended)) return form(extended);
+      if ((any >>= heavier)) return form(heavier);
+      return (any >>= got) ? form(got) : wrong("no base");
+    });
+  });
+  check("echo_any(NodeSeq)", [&] {
+    CORBA::Any a;
+    V::NodeSeq list;
+    V::Node* shared = graph();
+    list.length(3);
+    for (unsigned at = 0; at < 3; ++at) list[at] = at == 1 ? nullptr : (CORBA::add_ref(shared), shared);
+    a <<= list;
+    return in_any(suite, a, [](const CORBA::Any& any) {
+      const V::NodeSeq* got;
+      if (!(any >>= got) || got->length() != 3) return wrong("no nodes");
+      V::Node *first = (*got)[0], *second = (*got)[1], *last = (*got)[2];
+      return first == last && !second ? form(first) : wrong("not shared");
+    });
+  });
+  check("echo_any(Pair)", [&] {
+    CORBA::Any a;
+    V::Pair pair;
+    V::Node* node = graph();
+    pair[0] = (CORBA::add_ref(node), node);
+    a <<= V::Pair_forany(pair, false);
+    return in_any(suite, a, [](const CORBA::Any& any) {
+      V::Pair_forany got;
+      if (!(any >>= got)) return wrong("no pair");
+      V::Node *first = got[0].in(), *second = got[1].in();
+      return second ? wrong("not null") : form(first);
+    });
+  });
+  check("echo_any(Choice)", [&] {
+    CORBA::Any a;
+    a <<= choice();
+    return in_any(suite, a, [](const CORBA::Any& any) {
+      const V::Choice* got;
+      return (any >>= got) ? form(*got) : wrong("no choice");
+    });
+  });
+  check("echo_any(OnKey)", [&] {
+    CORBA::Any a;
+    a <<= on_key();
+    return in_any(suite, a, [](const CORBA::Any& any) {
+      const V::OnKey* got;
+      return (any >>= got) ? form(*got) : wrong("no union");
+    });
+  });
+  check("echo_any(OnCard)", [&] {
+    CORBA::Any a;
+    a <<= on_card();
+    return in_any(suite, a, [](const CORBA::Any& any) {
+      const V::OnCard* got;
+      return (any >>= got) ? form(*got) : wrong("no union");
+    });
+  });
 }
 
 static int call(CORBA::ORB_ptr orb, const char* reference) {
@@ -368,6 +606,34 @@ static int call(CORBA::ORB_ptr orb, const char* reference) {
     }
     return differs(first, form(out->second.in())) + differs(item, form(result->item.in()));
   });
+  check("echo_choice", [&] {
+    V::Choice a = choice(), b = choice();
+    std::string first = form(a), second = form(b);
+    V::Choice_var out, result = suite->echo_choice(a, b, out.out());
+    return differs(first, form(result.in())) + differs(first, form(b)) + differs(second, form(out.in()));
+  });
+  check("echo_on_key", [&] {
+    V::OnKey a = on_key(), b = on_key();
+    std::string first = form(a), second = form(b);
+    V::OnKey_var out, result = suite->echo_on_key(a, b, out.out());
+    return differs(first, form(result.in())) + differs(first, form(b)) + differs(second, form(out.in()));
+  });
+  check("echo_on_card", [&] {
+    V::OnCard a = on_card(), b = on_card();
+    std::string first = form(a), second = form(b);
+    V::OnCard_var out, result = suite->echo_on_card(a, b, out.out());
+    return differs(first, form(result.in())) + differs(first, form(b)) + differs(second, form(out.in()));
+  });
+  check("echo_pair", [&] {
+    V::Pair a, b;
+    V::Node* node = graph();
+    a[0] = (CORBA::add_ref(node), node);
+    a[1] = (CORBA::add_ref(node), node);
+    V::Pair_var out, result = suite->echo_pair(a, b, out.out());
+    V::Node *first = result[0], *second = result[1], *inout = b[0], *nothing = out[1];
+    if (first != second || nothing) return std::string("not shared");
+    return differs(form(node), form(first)) + differs(form(node), form(inout));
+  });
   check("echo_shape", [&] {
     auto* square = new Square_i;
     square->side(1.5);
@@ -403,6 +669,7 @@ static int call(CORBA::ORB_ptr orb, const char* reference) {
     return differs(form(node), form(got->first.in())) + differs(form(folder.item.in()), form(got->item.in())) +
            differs(form(node), form(innermost));
   });
+  anys(suite);
   check("repack", [&] {
     V::Node* node = graph();
     CORBA::Any any;

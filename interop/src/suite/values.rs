@@ -43,6 +43,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// Whether only such unions are wanted whose discriminator a label names.
+    #[must_use]
+    pub fn plain_unions(&self) -> bool {
+        self.repertoire.plain_unions
+    }
+
     /// A number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n

@@ -51,7 +51,7 @@ impl Client {
             self.in_any("WCharArray", Some(&W_CHAR_ARRAY_TYPE), |r| -> WCharArray { r.array(Random::wide_letter) });
             self.in_any("WideRecord", None, WideRecord::of);
         }
-        self.in_any("Bouncer", None, |_| Some(self.mine.clone()));
+        self.references_in_any();
         self.report.check("echo_type_code", || {
             for (a, b) in ALL_TYPES.iter().zip(ALL_TYPES.iter().cycle().skip(1)) {
                 let (a, b) = (TypeCode::described(a), TypeCode::described(b));
@@ -171,6 +171,20 @@ impl Client {
         self.in_any("OnULongLong", None, OnULongLong::of);
         self.in_any("OnColour", None, OnColour::of);
         self.in_any("exception", None, |r| Reason { code: i32::of(r), why: r.text(9) });
+    }
+
+    fn references_in_any(&self) {
+        let mine = || Some(self.mine.clone());
+        let suite = || Some(self.suite.as_object().clone());
+        self.in_any("Bouncer", None, |_| mine());
+        self.in_any("nil", None, |_| None::<BouncerRef>);
+        self.in_any("Object", None, |_| suite());
+        self.in_any("BouncerSeq", Some(&BOUNCER_SEQ_TYPE), |_| vec![mine(), None, mine()]);
+        self.in_any("Link", None, |r| Link { label: r.text(9), target: mine(), anything: suite() });
+        self.in_any("TypeCode", None, |r| {
+            let types = u64::try_from(ALL_TYPES.len()).unwrap_or(1);
+            TypeCode::described(ALL_TYPES[usize::try_from(r.below(types)).unwrap_or_default()])
+        });
     }
 
     fn packed(&self) {

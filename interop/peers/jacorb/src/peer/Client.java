@@ -14,6 +14,8 @@ import java.util.List;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+import java.util.function.Function;
 
 import org.omg.CORBA.Any;
 import org.omg.CORBA.AnyHolder;
@@ -230,8 +232,42 @@ public final class Client {
         }
     }
 
+    /** An any, and what came back: the result, the inout, and what was in the any in the any. */
+    private String returned(Consumer<Any> put, Function<Any, String> look) {
+        Any any = ORB.init().create_any();
+        put.accept(any);
+        Any within = ORB.init().create_any();
+        within.insert_any(any);
+        Any nested = ORB.init().create_any();
+        nested.insert_any(within);
+        AnyHolder inout = new AnyHolder(nested);
+        AnyHolder out = new AnyHolder();
+        Any result = suite.echo_any(any, inout, out);
+        return look.apply(result) + look.apply(inout.value) + look.apply(out.value.extract_any().extract_any());
+    }
+
+    /** References and TypeCodes. */
+    private void referencesInAny() {
+        check("any(bouncer)", () -> returned(any -> BouncerHelper.insert(any, mine),
+            any -> sameObject("bouncer", mine, BouncerHelper.extract(any))));
+        check("any(object)", () -> returned(any -> any.insert_Object(suite),
+            any -> sameObject("object", suite, any.extract_Object())));
+        check("any(bouncer_seq)", () -> returned(any -> BouncerSeqHelper.insert(any, new Bouncer[] {mine, null}), any -> {
+            Bouncer[] got = BouncerSeqHelper.extract(any);
+            return unequal("length", 2, got.length) + sameObject("first", mine, got[0]) + sameObject("second", null, got[1]);
+        }));
+        check("any(link)", () -> returned(any -> LinkHelper.insert(any, new Link("label", mine, suite)), any -> {
+            Link got = LinkHelper.extract(any);
+            return unequal("label", "label", got.label) + sameObject("target", mine, got.target)
+                + sameObject("anything", suite, got.anything);
+        }));
+        check("any(type_code)", () -> returned(any -> any.insert_TypeCode(RecordHelper.type()),
+            any -> any.extract_TypeCode().equal(RecordHelper.type()) ? "" : "another TypeCode "));
+    }
+
     private void references() {
         Bouncer theirs = suite.server_bouncer();
+        referencesInAny();
         check("echo_bouncer", () -> {
             BouncerHolder inout = new BouncerHolder(theirs);
             BouncerHolder out = new BouncerHolder();

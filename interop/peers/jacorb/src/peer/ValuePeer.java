@@ -4,29 +4,49 @@ import InteropValues.Base;
 import InteropValues.BaseHelper;
 import InteropValues.BaseHolder;
 import InteropValues.Choice;
+import InteropValues.ChoiceHelper;
+import InteropValues.ChoiceHolder;
 import InteropValues.Described;
+import InteropValues.DescribedHelper;
 import InteropValues.DescribedHolder;
 import InteropValues.Extended;
 import InteropValues.Folder;
+import InteropValues.FolderHelper;
 import InteropValues.FolderHolder;
 import InteropValues.Heavier;
+import InteropValues.MoneyHelper;
 import InteropValues.MoneyHolder;
 import InteropValues.Node;
 import InteropValues.NodeHelper;
 import InteropValues.NodeHolder;
+import InteropValues.NodeSeqHelper;
 import InteropValues.NodeSeqHolder;
 import InteropValues.Note;
+import InteropValues.NoteHelper;
+import InteropValues.OnCard;
+import InteropValues.OnCardHelper;
+import InteropValues.OnCardHolder;
+import InteropValues.OnKey;
+import InteropValues.OnKeyHelper;
+import InteropValues.OnKeyHolder;
+import InteropValues.PairHelper;
+import InteropValues.PairHolder;
+import InteropValues.Square;
+import InteropValues.SquareHelper;
 import InteropValues.Stamp;
 import InteropValues.StampHelper;
 import InteropValues.StampHolder;
 import InteropValues.Thing;
 import InteropValues.ThingHelper;
 import InteropValues.ThingPOA;
+import InteropValues.TitleHelper;
 import InteropValues.TitleHolder;
 import InteropValues.ValueSuite;
 import InteropValues.ValueSuiteHelper;
 import InteropValues.ValueSuitePOA;
+import InteropValues.WidestHelper;
 import InteropValues.WidestHolder;
+import InteropValues.WordsHelper;
 import InteropValues.WordsHolder;
 
 import java.math.BigDecimal;
@@ -42,6 +62,8 @@ import java.util.Random;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.function.Function;
 import java.util.function.Supplier;
 
 import org.omg.CORBA.Any;
@@ -49,6 +71,10 @@ import org.omg.CORBA.AnyHolder;
 import org.omg.CORBA.DataInputStream;
 import org.omg.CORBA.DataOutputStream;
 import org.omg.CORBA.ORB;
+import org.omg.CORBA.TCKind;
+import org.omg.CORBA.TypeCodePackage.BadKind;
+import org.omg.CORBA.portable.InputStream;
+import org.omg.CORBA.portable.OutputStream;
 import org.omg.CORBA.portable.StreamableValue;
 import org.omg.CORBA.portable.ValueFactory;
 import org.omg.PortableServer.POA;
@@ -60,6 +86,7 @@ import org.omg.PortableServer.POA;
  * last.
  */
 public final class ValuePeer {
+    private static final String STAMP = "IDL:corelane/InteropValues/Stamp:1.0";
     private static final Random RANDOM = new Random(20);
     private static int passed;
     private static int failed;
@@ -80,8 +107,16 @@ public final class ValuePeer {
     /** What adds to a base. */
     public static final class HeavierImpl extends Heavier {}
 
-    /** Written by its own code. */
-    public static final class StampImpl extends Stamp {
+    /** What has an area. */
+    public static final class SquareImpl extends Square {
+        @Override
+        public double area() {
+            return side * side;
+        }
+    }
+
+    /** Written by its own code, and by JacORB without chunks (CDROutputStream.write_value_internal). */
+    public static class StampImpl extends Stamp {
         @Override
         public void marshal(DataOutputStream out) {
             out.write_long(number);
@@ -98,6 +133,39 @@ public final class ValuePeer {
             data = new byte[in.read_short()];
             in.read_octet_array(new org.omg.CORBA.OctetSeqHolder(data), 0, data.length);
             origin = (Node) in.read_Value();
+        }
+    }
+
+    /**
+     * The same in chunks, without which nobody but its code knows where a custom value ends (CORBA 3.0.3, 15.3.4): JacORB makes them of
+     * what is streamable and has more than one id.
+     */
+    public static final class ChunkedStamp extends StampImpl implements StreamableValue {
+        /** A copy. */
+        public ChunkedStamp(Stamp from) {
+            number = from.number;
+            text = from.text;
+            data = from.data;
+            origin = from.origin;
+        }
+
+        @Override
+        public String[] _truncatable_ids() {
+            return new String[] {STAMP, STAMP};
+        }
+
+        @Override
+        public void _write(OutputStream out) {
+            out.write_long(number);
+            out.write_string(text);
+            out.write_short((short) data.length);
+            out.write_octet_array(data, 0, data.length);
+            ((org.omg.CORBA_2_3.portable.OutputStream) out).write_value(origin);
+        }
+
+        @Override
+        public void _read(InputStream in) {
+            throw new org.omg.CORBA.NO_IMPLEMENT("stamps are read by StampImpl");
         }
     }
 
@@ -246,6 +314,34 @@ public final class ValuePeer {
         }
 
         @Override
+        public Choice echo_choice(Choice a, ChoiceHolder b, ChoiceHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public OnKey echo_on_key(OnKey a, OnKeyHolder b, OnKeyHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public OnCard echo_on_card(OnCard a, OnCardHolder b, OnCardHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
+        public Node[] echo_pair(Node[] a, PairHolder b, PairHolder c) {
+            c.value = b.value;
+            b.value = a;
+            return a;
+        }
+
+        @Override
         public Folder echo_folder(Folder a, FolderHolder b, FolderHolder c) {
             c.value = b.value;
             b.value = a;
@@ -261,9 +357,28 @@ public final class ValuePeer {
 
         @Override
         public Any echo_any(Any a, AnyHolder b, AnyHolder c) {
-            c.value = b.value;
-            b.value = a;
-            return a;
+            Any made = chunked(a);
+            c.value = chunked(b.value);
+            b.value = made;
+            return made;
+        }
+
+        /** What is in an any, or in an any in an any, with chunks if it is a stamp. */
+        private Any chunked(Any any) {
+            Any made = _orb().create_any();
+            try {
+                if (any.type().kind() == TCKind.tk_any) {
+                    made.insert_any(chunked(any.extract_any()));
+                    return made;
+                }
+                if (any.type().kind() == TCKind.tk_value && any.type().id().equals(STAMP)) {
+                    StampHelper.insert(made, new ChunkedStamp(StampHelper.extract(any)));
+                    return made;
+                }
+            } catch (BadKind exception) {
+                throw new IllegalStateException(exception);
+            }
+            return any;
         }
 
         @Override
@@ -379,6 +494,131 @@ public final class ValuePeer {
                 + differs(form(expected.origin), form(got.origin));
     }
 
+    private static String form(Choice choice) {
+        switch (choice.discriminator()) {
+            case 0: return "leaf " + form(choice.leaf());
+            case 7: return "heading " + choice.heading();
+            default: return "number " + choice.discriminator() + " " + choice.number();
+        }
+    }
+
+    private static Choice choice(boolean boxes) {
+        Choice made = new Choice();
+        switch (RANDOM.nextInt(boxes ? 3 : 2)) {
+            case 0: made.leaf(graph()); break;
+            case 1: made.number(RANDOM.nextInt()); break;
+            default: made.heading("heading");
+        }
+        return made;
+    }
+
+    private static String form(OnKey on) {
+        switch (on.discriminator()) {
+            case -7: return "text " + on.text();
+            case 7: return "leaf " + form(on.leaf());
+            default: return "none " + on.discriminator();
+        }
+    }
+
+    private static OnKey onKey() {
+        OnKey made = new OnKey();
+        switch (RANDOM.nextInt(3)) {
+            case 0: made.text("text"); break;
+            case 1: made.leaf(graph()); break;
+            // The only one that its own reader keeps.
+            default: made.__default(0);
+        }
+        return made;
+    }
+
+    private static String form(OnCard on) {
+        switch (on.discriminator().value()) {
+            case InteropValues.Suit._CLUBS: return "amount " + on.amount();
+            case InteropValues.Suit._SPADES: return "content " + on.content().extract_long();
+            default: return "none";
+        }
+    }
+
+    private static OnCard onCard(ORB orb) {
+        OnCard made = new OnCard();
+        if (RANDOM.nextInt(2) == 0) {
+            made.amount(-12.5);
+        } else {
+            Any content = orb.create_any();
+            content.insert_long(RANDOM.nextInt());
+            made.content(content);
+        }
+        return made;
+    }
+
+    /** A value through any, and through any in any. */
+    private static String inAny(ORB orb, ValueSuite suite, Consumer<Any> put, Function<Any, String> show) {
+        Any a = orb.create_any();
+        put.accept(a);
+        Any within = orb.create_any();
+        within.insert_any(a);
+        Any nested = orb.create_any();
+        nested.insert_any(within);
+        AnyHolder inout = new AnyHolder(nested);
+        AnyHolder out = new AnyHolder();
+        Any result = suite.echo_any(a, inout, out);
+        String expected = show.apply(a);
+        return differs(expected, show.apply(result)) + differs(expected, show.apply(inout.value))
+                + differs(expected, show.apply(out.value.extract_any().extract_any()));
+    }
+
+    private static void checkAny(ORB orb, ValueSuite suite, String name, Consumer<Any> put, Function<Any, String> show) {
+        check("echo_any(" + name + ")", () -> inAny(orb, suite, put, show));
+    }
+
+    /** Each type in any: what goes in, and what is shown of what comes out. */
+    private static void anys(ORB orb, ValueSuite suite) {
+        checkAny(orb, suite, "Money", a -> MoneyHelper.insert(a, new BigDecimal("-12345.6789")),
+                any -> MoneyHelper.extract(any).toString());
+        checkAny(orb, suite, "Widest", a -> WidestHelper.insert(a, new BigDecimal("-123456789012345678901.0123456789")),
+                any -> WidestHelper.extract(any).toString());
+        checkAny(orb, suite, "Title", a -> TitleHelper.insert(a, "a title"), TitleHelper::extract);
+        checkAny(orb, suite, "Words", a -> WordsHelper.insert(a, new String[] {"one", "two"}),
+                any -> Arrays.toString(WordsHelper.extract(any)));
+        checkAny(orb, suite, "Described", a -> DescribedHelper.insert(a, suite.server_thing()),
+                any -> DescribedHelper.extract(any).describe());
+        checkAny(orb, suite, "Note", a -> {
+            Note note = new NoteImpl();
+            note.text = "a note";
+            NoteHelper.insert(a, note);
+        }, any -> DescribedHelper.extract(any).describe());
+        checkAny(orb, suite, "Thing", a -> ThingHelper.insert(a, suite.server_thing()), any -> ThingHelper.extract(any).describe());
+        checkAny(orb, suite, "Shape", a -> {
+            Square square = new SquareImpl();
+            square.side = 1.5;
+            SquareHelper.insert(a, square);
+        }, any -> Double.toString(SquareHelper.extract(any).area()));
+        checkAny(orb, suite, "Base", a -> BaseHelper.insert(a, base(RANDOM.nextInt(3))), any -> form(BaseHelper.extract(any)));
+        checkAny(orb, suite, "NodeSeq", a -> {
+            Node shared = graph();
+            NodeSeqHelper.insert(a, new Node[] {shared, null, shared});
+        }, any -> {
+            Node[] list = NodeSeqHelper.extract(any);
+            return list.length == 3 && list[0] == list[2] && list[1] == null ? form(list[0]) : "not shared";
+        });
+        checkAny(orb, suite, "Pair", a -> PairHelper.insert(a, new Node[] {graph(), null}), any -> {
+            Node[] pair = PairHelper.extract(any);
+            return pair[1] == null ? form(pair[0]) : "not null";
+        });
+        checkAny(orb, suite, "Choice", a -> ChoiceHelper.insert(a, choice(false)), any -> form(ChoiceHelper.extract(any)));
+        checkAny(orb, suite, "OnKey", a -> OnKeyHelper.insert(a, onKey()), any -> form(OnKeyHelper.extract(any)));
+        checkAny(orb, suite, "OnCard", a -> OnCardHelper.insert(a, onCard(orb)), any -> form(OnCardHelper.extract(any)));
+        checkAny(orb, suite, "Folder", a -> FolderHelper.insert(a, folder(graph())), any -> {
+            Folder folder = FolderHelper.extract(any);
+            boolean shared = folder.first == folder.second && folder.two[0] == folder.first;
+            return shared ? form(folder.first) + form(folder.item) : "not shared";
+        });
+        checkAny(orb, suite, "Stamp", a -> StampHelper.insert(a, new ChunkedStamp(stamp())), any -> {
+            Stamp stamp = StampHelper.extract(any);
+            return stamp.number + stamp.text + Arrays.toString(stamp.data) + form(stamp.origin);
+        });
+    }
+
     private static int call(ORB orb, String reference) throws Exception {
         Start.rootPoa(orb);
         ValueSuite suite = ValueSuiteHelper.narrow(orb.string_to_object(Start.reference(reference)));
@@ -463,18 +703,41 @@ public final class ValuePeer {
             return differs(stamp, result) + (inout.value == result ? "" : "not shared")
                     + (out.value == null ? "" : "not null");
         });
-        check("echo_any(Stamp)", () -> {
-            Stamp stamp = stamp();
-            Any a = orb.create_any();
-            StampHelper.insert(a, stamp);
-            Any b = orb.create_any();
-            b.insert_any(a);
-            AnyHolder inout = new AnyHolder(b);
-            AnyHolder out = new AnyHolder();
-            Stamp result = StampHelper.extract(suite.echo_any(a, inout, out));
-            return differs(stamp, result) + differs(stamp, StampHelper.extract(inout.value))
-                    + differs(stamp, StampHelper.extract(out.value.extract_any()));
+        check("echo_choice", () -> {
+            Choice a = choice(true);
+            Choice b = choice(true);
+            ChoiceHolder inout = new ChoiceHolder(b);
+            ChoiceHolder out = new ChoiceHolder();
+            Choice result = suite.echo_choice(a, inout, out);
+            return differs(form(a), form(result)) + differs(form(a), form(inout.value)) + differs(form(b), form(out.value));
         });
+        check("echo_on_key", () -> {
+            OnKey a = onKey();
+            OnKey b = onKey();
+            OnKeyHolder inout = new OnKeyHolder(b);
+            OnKeyHolder out = new OnKeyHolder();
+            OnKey result = suite.echo_on_key(a, inout, out);
+            return differs(form(a), form(result)) + differs(form(a), form(inout.value)) + differs(form(b), form(out.value));
+        });
+        check("echo_on_card", () -> {
+            OnCard a = onCard(orb);
+            OnCard b = onCard(orb);
+            OnCardHolder inout = new OnCardHolder(b);
+            OnCardHolder out = new OnCardHolder();
+            OnCard result = suite.echo_on_card(a, inout, out);
+            return differs(form(a), form(result)) + differs(form(a), form(inout.value)) + differs(form(b), form(out.value));
+        });
+        check("echo_pair", () -> {
+            Node node = graph();
+            PairHolder inout = new PairHolder(new Node[2]);
+            PairHolder out = new PairHolder();
+            Node[] result = suite.echo_pair(new Node[] {node, node}, inout, out);
+            if (result[0] != result[1] || result[0] != inout.value[0] || out.value[0] != null) {
+                return "not shared";
+            }
+            return differs(form(node), form(result[0]));
+        });
+        anys(orb, suite);
         check("echo_any", () -> {
             Node node = graph();
             Base base = base(RANDOM.nextInt(3));
@@ -513,8 +776,8 @@ public final class ValuePeer {
         register(orb, "Extended", ExtendedImpl::new);
         register(orb, "Heavier", HeavierImpl::new);
         register(orb, "Note", NoteImpl::new);
-        ((org.omg.CORBA_2_3.ORB) orb).register_value_factory(
-                "IDL:corelane/InteropValues/Stamp:1.0", stream -> stream.read_value(new StampImpl()));
+        register(orb, "Square", SquareImpl::new);
+        ((org.omg.CORBA_2_3.ORB) orb).register_value_factory(STAMP, stream -> stream.read_value(new StampImpl()));
         int status = 0;
         switch (start.next()) {
             case "--ior": serve(orb, start.next()); break;
