@@ -1,10 +1,14 @@
 //! References whose calls go straight to the servant: past the object adapter, once that has found it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use corelane::{Orb, Reference, SystemException, SystemExceptionKind as Kind};
+use corelane::poa::{
+    Cookie, IdAssignment, IdUniqueness, ImplicitActivation, ObjectId, Poa, PoaPolicies, RequestProcessing,
+    ServantLocator, ServantManager, ServantManagerError, ServantResult, ServantRetention,
+};
+use corelane::{ObjectRef, Orb, Reference, Servant, SystemException, SystemExceptionKind as Kind};
 
 corelane::include_idl!("direct");
 
@@ -84,4 +88,44 @@ fn an_object_elsewhere_is_called_as_usual() {
     }
     server.shutdown(true).unwrap();
     assert!(far.add(1, 5).is_err());
+}
+
+/// Says of its objects that they are elsewhere, at two places in turn.
+struct ByTurns([ObjectRef; 2], AtomicUsize);
+
+impl ServantLocator for ByTurns {
+    fn preinvoke(&self, _: &ObjectId, _: &Poa, _: &str) -> ServantResult<(Option<Servant>, Cookie)> {
+        let turn = self.1.fetch_add(1, Ordering::Relaxed);
+        Err(ServantManagerError::Forward(self.0[turn % 2].clone()))
+    }
+
+    fn postinvoke(&self, _: &ObjectId, _: &Poa, _: &str, _: Cookie, _: &Servant) -> Result<(), SystemException> {
+        Ok(())
+    }
+}
+
+/// Where an object was forwarded to once was taken for the object itself from then on.
+#[test]
+fn an_object_that_is_forwarded_is_asked_for_every_time() {
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let root = orb.root_poa();
+    let places = [(); 2].map(|()| root.activate(&Counter::servant_of(Arc::new(Calls::default()))).unwrap());
+    let policies = PoaPolicies {
+        id_uniqueness: IdUniqueness::Multiple,
+        id_assignment: IdAssignment::User,
+        implicit_activation: ImplicitActivation::Explicit,
+        servant_retention: ServantRetention::NonRetain,
+        request_processing: RequestProcessing::ServantManager,
+        ..PoaPolicies::ROOT
+    };
+    let poa = root.create_poa("elsewhere", None, policies).unwrap();
+    let locator = ByTurns(places, AtomicUsize::new(0));
+    poa.set_servant_manager(ServantManager::Locator(Arc::new(locator))).unwrap();
+    for poa in [&root, &poa] {
+        poa.manager().activate().unwrap();
+    }
+    let object = poa.create_reference_with_id(&"x".into(), CounterRef::REPOSITORY_ID).unwrap();
+    let direct = CounterRef::from_object(object.with_direct_calls());
+    let calls: Vec<i32> = (0..6).map(|_| direct.add(0, 0).unwrap().0).collect();
+    assert_eq!(calls, [1, 1, 2, 2, 3, 3]);
 }

@@ -1,7 +1,7 @@
 //! Peers that have said all that they will, and still read: what each of them gets, and who goes where there are too many.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -152,4 +152,40 @@ fn the_end_that_takes_longest_makes_room() {
         let whole = stream.read_to_end(&mut all).is_ok() && all.len() > SIZE as usize;
         assert_eq!(whole, number != 0, "{number}");
     }
+}
+
+/// Whose request waits goes for nobody: it is owed the reply, and its descriptor would not be free. Such connections went, were not
+/// counted any more, and left new ones none the less without a descriptor.
+#[test]
+fn an_end_whose_request_waits_makes_no_room() {
+    const MOST: usize = 4;
+    let pool =
+        PoolConfig { dispatch: Dispatch::LeaderFollowers { threads: 2 }, connections: MOST, ..PoolConfig::default() };
+    let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
+    let (key, poa, counts) = (key(&server), server.orb.root_poa(), || server.orb.event_counts());
+    let ask = |stream: &mut TcpStream| {
+        stream.write_all(&request(&key, 1, "cube_octet", |encoder| encoder.write_u8(3))).unwrap();
+    };
+    poa.manager().hold_requests(false).unwrap();
+    let mut owed: Vec<TcpStream> = (0..3).map(|_| connect(&server)).collect();
+    for (number, stream) in (1..).zip(&mut owed) {
+        ask(stream);
+        stream.shutdown(Shutdown::Write).unwrap();
+        until("the end is not seen", || counts().connections_closed == number);
+    }
+    let mut last = connect(&server);
+    ask(&mut last);
+    until("it does not come in", || counts().connections_opened == 4);
+    let mut refused = connect(&server);
+    assert_eq!(refused.read(&mut [0]).unwrap_or(0), 0);
+    assert_eq!((counts().connections_refused, counts().ends_cut, counts().silent_closed), (1, 0, 0));
+    poa.manager().activate().unwrap();
+    for mut stream in owed {
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).unwrap();
+        assert_eq!((reply[7], reply.last()), (REPLY, Some(&27)));
+    }
+    // Their places are free, without anybody having made them.
+    until("nobody comes in", || client(&server.ior).1.cube_octet(2).is_ok_and(|cube| cube == 8));
+    assert_eq!((counts().ends_cut, counts().silent_closed), (0, 0));
 }

@@ -4,7 +4,10 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use corelane::dynamic::{DynamicServant, Request, RequestError, Response, ServerRequest};
-use corelane::{Any, ObjectRef, Orb, Reference, Servant, SystemException, SystemExceptionKind as Kind, TypeCode};
+use corelane::{
+    Any, Dispatch, ObjectRef, Orb, PoolConfig, Reference, Servant, SystemException, SystemExceptionKind as Kind,
+    TypeCode,
+};
 use corelane_tests::any::{EchoRef, serve_echo};
 
 /// Answers when the test says so.
@@ -33,7 +36,9 @@ fn held(client: &Orb) -> (Orb, ObjectRef, Arc<Barrier>) {
 }
 
 fn echo(client: &Orb) -> (Orb, ObjectRef) {
-    let (server, echo) = serve_echo(Orb::builder());
+    // One thread: what comes first runs first.
+    let pool = PoolConfig { dispatch: Dispatch::Reactive, ..PoolConfig::default() };
+    let (server, echo) = serve_echo(Orb::builder().pool(pool));
     let reference: EchoRef = client.reference(&echo.as_object().to_string()).unwrap();
     (server, reference.as_object().clone())
 }

@@ -44,8 +44,11 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// When the address is taken, not this machine's, or not permitted.
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>>;
 
-    /// An ORB that used it has ended: waits for the end of threads of its own. Streams that are left go on without them, and another ORB
-    /// may go on with it.
+    /// An ORB uses it from now on, until it says [`end`](Self::end).
+    fn begin(&self) {}
+
+    /// An ORB that used it has ended. If it was the last one, waits for the end of threads of its own; streams that are left go on
+    /// without them.
     fn end(&self) {}
 }
 
@@ -122,6 +125,11 @@ impl Transports {
     /// `Unsupported` when no transport serves the endpoint, else as [`Transport::listen`].
     pub fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         self.serving(endpoint)?.listen(endpoint)
+    }
+
+    /// An ORB uses them from now on: see [`Transport::begin`].
+    pub fn begin(&self) {
+        self.0.iter().for_each(|transport| transport.begin());
     }
 
     /// The ORB that uses them has ended: see [`Transport::end`].

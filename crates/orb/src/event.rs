@@ -29,7 +29,7 @@ pub enum Event {
         /// Who.
         peer: Peer,
     },
-    /// A peer took nothing of its replies for the pool's `output_timeout`; its connection is closed.
+    /// A peer took nothing of its replies for the pool's `output_timeout`, or not all before the ORB or pool ended; its connection is closed.
     RepliesUnread {
         /// Who.
         peer: Peer,
@@ -294,6 +294,12 @@ impl Events {
 
     pub(crate) fn handed_over(&self) {
         self.handed_over.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// These have not taken their last replies.
+    #[cold]
+    pub(crate) fn replies_unread(&self, peers: impl IntoIterator<Item = Peer>) {
+        peers.into_iter().for_each(|peer| self.report(&Event::RepliesUnread { peer }));
     }
 
     /// A server said what it may not. That it ends the connection in good order, or could not read what it was sent, is no fault of it.

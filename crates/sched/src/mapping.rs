@@ -116,7 +116,8 @@ impl PriorityMapping for Continuous {
 
 /// Changes priorities where they cross the ORB's border; `None` means that it cannot, DATA_CONVERSION 2 again.
 pub trait PriorityTransform: Send + Sync + fmt::Debug + 'static {
-    /// The priority at which a request runs that asks for `priority`.
+    /// The priority at which a request runs that asks for `priority`. It may be asked more than once for a request, by different
+    /// threads: by the one that puts it into its place in a buffer, and by the one that runs it.
     fn inbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
 
     /// The priority that a call carries whose thread has `priority`.

@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::marker::PhantomData;
-use std::mem;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
@@ -306,7 +305,7 @@ fn peek(request: libc::c_long, id: libc::pid_t, address: usize) -> io::Result<u6
 
 #[cfg(target_arch = "x86_64")]
 fn instruction_pointer(id: libc::pid_t) -> io::Result<u64> {
-    peek(libc::PTRACE_PEEKUSER as _, id, mem::offset_of!(libc::user, regs.rip))
+    peek(libc::PTRACE_PEEKUSER as _, id, std::mem::offset_of!(libc::user, regs.rip))
 }
 
 #[cfg(not(target_arch = "x86_64"))]

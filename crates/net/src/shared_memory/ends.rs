@@ -1,6 +1,6 @@
 //! The end of a peer, told to threads that sleep: one thread of a transport watches the sockets of all its connections, so that nobody has to wake up
-//! by himself to look whether the other side is still there. It is there as long as they are, or until the transport
-//! [ends](crate::Transport::end).
+//! by himself to look whether the other side is still there. It is there as long as they are, or until the last ORB that used the
+//! transport [ends](crate::Transport::end).
 //!
 //! It is named `net/ends`, hears of hang-ups only, and does nothing but wake. It is in the ordinary class until a thread of a fixed priority
 //! sleeps over its connections, and then as urgent as the most urgent of these: nobody waits for a dead peer because less urgent threads
@@ -48,11 +48,18 @@ impl Ends {
 
 /// The watch of a transport; clones are the same.
 #[derive(Clone, Debug)]
-pub(super) struct Watching(Arc<Mutex<Weak<Watch>>>);
+pub(super) struct Watching(Arc<PiMutex<Used>>);
+
+#[derive(Debug, Default)]
+struct Used {
+    /// ORBs that use it.
+    orbs: usize,
+    watch: Weak<Watch>,
+}
 
 impl Default for Watching {
     fn default() -> Self {
-        Watching(Arc::new(Mutex::new("watch of shared memory", Scope::Orb, Weak::new())))
+        Watching(Arc::new(PiMutex::new("watch of shared memory", Scope::Orb, Used::default())))
     }
 }
 
@@ -62,17 +69,29 @@ impl Watching {
         let mut current = self.0.lock();
         let is_there =
             |watch: &Arc<Watch>| watch.forks == process::generation() && !watch.list.stop.load(Ordering::Acquire);
-        if let Some(watch) = current.upgrade().filter(is_there) {
+        if let Some(watch) = current.watch.upgrade().filter(is_there) {
             return Some(watch);
         }
         let started = Arc::new(Watch::start().ok()?);
-        *current = Arc::downgrade(&started);
+        current.watch = Arc::downgrade(&started);
         Some(started)
     }
 
-    /// Ends the thread, if there is one, and waits for its end. Who sleeps over connections that are left looks by himself.
+    /// One more ORB uses it.
+    pub(super) fn begin(&self) {
+        self.0.lock().orbs += 1;
+    }
+
+    /// One uses it no more. Behind the last one ends the thread, if there is one, and waits for its end: who sleeps over connections that
+    /// are left looks by himself.
     pub(super) fn end(&self) {
-        let current = std::mem::take(&mut *self.0.lock());
+        let mut used = self.0.lock();
+        used.orbs = used.orbs.saturating_sub(1);
+        if used.orbs > 0 {
+            return;
+        }
+        let current = std::mem::take(&mut used.watch);
+        drop(used);
         if let Some(watch) = current.upgrade() {
             watch.stop();
         }
@@ -274,8 +293,10 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_transport_joins_the_thread_and_tells_those_who_sleep() {
+    fn the_end_of_the_last_user_joins_the_thread_and_tells_those_who_sleep() {
         let watching = Watching::default();
+        watching.begin();
+        watching.clone().begin();
         let sizes = Sizes::at_least(4096, 4096);
         let (rings, _memory) = Rings::create(sizes).unwrap();
         let (fd, _peer) = socket::pair().unwrap();
@@ -283,6 +304,8 @@ mod tests {
         let left = Watched::new(fd.as_fd(), &ends, &watching).unwrap();
         assert!(!ends.are_told());
         let list = Arc::clone(&left.watch.list);
+        watching.end();
+        assert!(!ends.are_told() && Arc::strong_count(&list) > 2, "another one uses it");
         watching.end();
         assert!(ends.are_told() && Arc::strong_count(&list) == 2, "the thread has been joined");
         // Somebody else may go on with the same transport.

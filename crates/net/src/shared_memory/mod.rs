@@ -155,6 +155,10 @@ impl Transport for SharedMemory {
         Ok(Box::new(RingListener::new(file, fd, endpoint.clone(), self.clone())?))
     }
 
+    fn begin(&self) {
+        self.watching.begin();
+    }
+
     fn end(&self) {
         self.watching.end();
     }

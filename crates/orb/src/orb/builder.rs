@@ -324,6 +324,8 @@ impl OrbBuilder {
         core.rt().oversee(&core.config().rt).map_err(OrbError::Thread)?;
         Poa::root(Arc::downgrade(&core), core.adapters());
         let orb = Orb { core: Arc::clone(&core) };
+        // Its end is that of `orb`.
+        core.transports().begin();
         let mut lanes = Vec::new();
         for (pool, addresses) in self.pools {
             let mut listeners = Vec::new();

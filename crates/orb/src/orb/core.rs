@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Stream, Transports};
+use corelane_net::{Endpoint, Peer, Stream, Transports};
 use corelane_sched::Priority;
 use corelane_sys::buffer::Spares;
 use corelane_sys::clock::Monotonic;
@@ -509,6 +509,7 @@ impl Core {
             // Without a thread nobody waits for the others: they are told to end, and do when their requests are done.
             let own = self.lanes().iter().flat_map(|lane| lane.stop());
             drop((own.collect::<Vec<_>>(), std::mem::take(&mut *self.threads.lock())));
+            self.events.replies_unread(self.lanes().iter().flat_map(|lane| lane.cut_endings()));
             self.watcher.tell();
         }
     }
@@ -540,16 +541,22 @@ impl Core {
         // Another thread may have begun the end, and not be through with what is to be closed in good order.
         let through = || (self.state.load(Ordering::Acquire) >= CLOSED).then_some(());
         let _ = self.closing.wait(Some(Monotonic::now() + self.config.closing_time), through);
+        let until = Monotonic::now() + self.config.closing_time;
+        let lanes = self.all_lanes();
+        while lanes.iter().any(|lane| lane.is_closing(self)) && !until.is_past() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.join(&lanes, patience);
+    }
+
+    /// Ends what is left once every connection has been told, or had its time.
+    fn join(&self, lanes: &[Arc<Lane>], patience: Patience) {
         let mut threads = self.threads.lock();
         if self.state.load(Ordering::Acquire) == ENDED {
             return;
         }
-        let until = Monotonic::now() + self.config.closing_time;
-        let lanes = self.all_lanes();
-        while lanes.iter().any(|lane| lane.is_closing()) && !until.is_past() {
-            std::thread::sleep(Duration::from_millis(2));
-        }
         threads.extend(lanes.iter().flat_map(|lane| lane.stop()));
+        let unread: Vec<Peer> = lanes.iter().flat_map(|lane| lane.cut_endings()).collect();
         threads.extend(self.rt.take_threads());
         let until = Monotonic::now() + self.config.closing_time;
         for thread in threads.drain(..) {
@@ -575,5 +582,8 @@ impl Core {
         self.transports.end();
         self.spares.end();
         self.state.store(ENDED, Ordering::Release);
+        drop(threads);
+        // Whoever is told may look at the ORB, or end it once more.
+        self.events.replies_unread(unread);
     }
 }

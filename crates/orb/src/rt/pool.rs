@@ -400,11 +400,12 @@ fn end(core: &Arc<Core>, pool: &Threadpool) {
         lane.close(core);
     }
     let until = Monotonic::now() + core.config().closing_time;
-    while pool.lanes.iter().any(|lane| lane.is_closing()) && !until.is_past() {
+    while pool.lanes.iter().any(|lane| lane.is_closing(core)) && !until.is_past() {
         std::thread::sleep(Duration::from_millis(2));
     }
     let mut threads = std::mem::take(&mut *pool.threads.lock());
     threads.extend(pool.lanes.iter().flat_map(|lane| lane.stop()));
+    core.events().replies_unread(pool.lanes.iter().flat_map(|lane| lane.cut_endings()));
     for thread in threads {
         // A thread that panicked has already been reported; its end is what matters here.
         let _ = thread.join();

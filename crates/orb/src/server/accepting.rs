@@ -102,8 +102,7 @@ impl Lane {
             Arc::new(Connection::new(stream, self.own.clone(), (slot, generation), bounds, budget, origin))
         };
         let closing = self.closing.load(Ordering::Acquire);
-        let open = || self.connections.len() + self.endings.len();
-        let arrival = || admission::connection(closing, open(), self.config.connections);
+        let arrival = || admission::connection(closing, self.budget.connections(), self.config.connections);
         let admitted =
             arrival() == Arrival::Serve || (!closing && self.make_place(core) && arrival() == Arrival::Serve);
         let place = admitted.then(|| self.connections.insert_with(make).ok()).flatten();

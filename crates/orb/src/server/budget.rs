@@ -1,4 +1,4 @@
-//! How much the peers of a lane make it hold: octets of messages that are not whole, and of replies that are not read.
+//! How much the peers of a lane make it hold: connections, octets of messages that are not whole, and of replies that are not read.
 //!
 //! Each connection has bounds of its own; this one is for all of them together. Requests that are whole and wait are counted where
 //! they wait.
@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// What all connections of a lane hold.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// Connections whose descriptors are not closed, whoever keeps them.
+    connections: AtomicUsize,
     held: AtomicUsize,
     most: usize,
     /// A thread has been asked to make room.
@@ -26,7 +28,13 @@ pub(crate) struct Account {
 impl Budget {
     /// Of `most` octets.
     pub(crate) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Budget { held: AtomicUsize::new(0), most, asked: AtomicBool::new(false) })
+        let (connections, held) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Budget { connections, held, most, asked: AtomicBool::new(false) })
+    }
+
+    /// How many connections there are: one counts until nobody has it any more.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Acquire)
     }
 
     /// Whether more is held than may be.
@@ -52,6 +60,7 @@ impl Budget {
 
 impl Account {
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
+        budget.connections.fetch_add(1, Ordering::AcqRel);
         Account { budget, input: AtomicUsize::new(0), output: AtomicUsize::new(0) }
     }
 
@@ -84,6 +93,7 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         self.forfeit();
+        self.budget.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -99,7 +109,7 @@ mod tests {
         first.set_input(40);
         first.set_output(20);
         second.set_input(40);
-        assert_eq!((first.held(), second.held()), (60, 40));
+        assert_eq!((first.held(), second.held(), budget.connections()), (60, 40, 2));
         assert!(!budget.is_over() && !budget.ask());
         second.set_output(1);
         assert!(budget.ask() && !budget.ask());
@@ -108,6 +118,6 @@ mod tests {
         first.forfeit();
         assert!(!budget.is_over());
         drop(second);
-        assert_eq!(budget.held.load(Ordering::Relaxed), 0);
+        assert_eq!((budget.held.load(Ordering::Relaxed), budget.connections()), (0, 1));
     }
 }

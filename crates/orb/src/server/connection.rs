@@ -82,6 +82,7 @@ pub(crate) struct Connection {
     /// Messages have begun and are not whole.
     unfinished: AtomicBool,
     arriving: PiMutex<Arriving>,
+    /// Behind the stream: it counts until its descriptor is closed.
     account: Account,
     /// The band that it is for; [`UNBOUND`] until the client says so.
     bound: AtomicU32,

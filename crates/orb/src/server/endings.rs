@@ -5,14 +5,16 @@
 //! from here when nothing is left to do. So what is owed to a peer that sends nothing any more leaves as soon as it reads,
 //! whatever else of the same connection still runs.
 //!
-//! Each of them has a descriptor and what its peer has not taken. The descriptors count among the `connections` that a pool may hold: where
-//! there are so many, the one whose end has taken longest goes for a new one, unless a silent one does. What they hold counts
-//! among `held_octets`, and how long a peer may take nothing of it is bounded by `output_timeout`.
+//! Each of them has a descriptor and what its peer has not taken. The descriptors count among the `connections` that a pool may hold, as long as
+//! anybody keeps them: where there are so many, the one whose end has taken longest goes for a new one, unless a silent one does.
+//! One whose requests wait does not: its descriptor would stay as long as they do, and its peer is owed their replies. What they hold
+//! counts among `held_octets`, and how long a peer may take nothing of it is bounded by `output_timeout`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use corelane_net::Peer;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::slots::Retired;
@@ -67,9 +69,11 @@ impl Endings {
         list.all.get(list.numbers.get(&place)?).map(|(_, connection)| Arc::clone(connection))
     }
 
-    /// All of them; what is done with each is done without the lock, which is the whole lane's.
-    pub(super) fn listed(&self) -> Vec<Arc<Connection>> {
-        self.0.lock().all.values().map(|(_, connection)| Arc::clone(connection)).collect()
+    /// All of them, one at a time: what is done with each is done without the lock, which is the whole lane's, and nobody keeps the
+    /// descriptor of another one meanwhile.
+    pub(super) fn each(&self) -> impl Iterator<Item = Arc<Connection>> + '_ {
+        let places: Vec<Place> = self.0.lock().all.values().map(|(_, connection)| connection.place).collect();
+        places.into_iter().filter_map(|place| self.find(place))
     }
 
     fn insert(&self, connection: &Arc<Connection>) {
@@ -92,10 +96,10 @@ impl Endings {
         drop(forgotten);
     }
 
-    /// Takes out the one that began first, of those whose descriptor is free with that.
-    fn take_oldest(&self) -> Option<(Monotonic, Arc<Connection>)> {
+    /// Takes out the one that began first, of those that are so.
+    fn take_oldest(&self, is_so: impl Fn(&Connection) -> bool) -> Option<(Monotonic, Arc<Connection>)> {
         let mut list = self.0.lock();
-        let place = list.all.values().find(|(_, connection)| connection.is_left()).map(|(_, oldest)| oldest.place)?;
+        let place = list.all.values().find(|(_, connection)| is_so(connection)).map(|(_, oldest)| oldest.place)?;
         list.remove(place)
     }
 }
@@ -132,6 +136,8 @@ impl Lane {
         if !was_deferred {
             self.ending.fetch_sub(1, Ordering::AcqRel);
         }
+        // Whoever hears of the end may count on the place.
+        drop(connection);
         if !was_there {
             return;
         }
@@ -149,12 +155,14 @@ impl Lane {
         }
         connection.note_left();
         self.endings.insert(&connection);
-        // Behind the stop nobody would come back to it.
-        if self.go_on(&connection, clock::now()) == Progress::On && self.stops() {
+        if self.go_on(&connection, clock::now()) != Progress::On {
+            return;
+        }
+        if self.stops() {
+            // Nobody would come back to it.
             connection.close();
             self.endings.forget(connection.place);
-        }
-        if !connection.is_closed() {
+        } else {
             // Listed before: what has happened since is reported now.
             self.watch_room(&connection, true);
         }
@@ -170,7 +178,7 @@ impl Lane {
 
     fn go_on_and_tell(&self, core: &Core, connection: &Arc<Connection>, now: Monotonic) {
         if self.go_on(connection, now) == Progress::Unread {
-            core.events().report(&Event::RepliesUnread { peer: connection.stream.peer().clone() });
+            core.events().replies_unread([connection.stream.peer().clone()]);
         }
     }
 
@@ -206,40 +214,40 @@ impl Lane {
         }
     }
 
-    /// Whether connections are still on their way to the end.
-    pub(crate) fn is_closing(&self) -> bool {
+    /// Whether connections are still on their way to the end; they go on as far as they can now.
+    pub(crate) fn is_closing(&self, core: &Core) -> bool {
         // In this order: what has ended is listed before it is not counted any more.
         let ending = self.ending.load(Ordering::Acquire) > 0;
         let now = clock::now();
-        for connection in self.endings.listed() {
+        for connection in self.endings.each() {
             connection.hurry(now, self.closing_time);
-            self.go_on(&connection, now);
+            self.go_on_and_tell(core, &connection, now);
         }
         ending || self.endings.len() > 0
     }
 
-    /// Cuts those that are left: nobody goes on with them any more.
-    pub(super) fn cut_endings(&self) {
-        while let Some((_, connection)) = self.endings.take_oldest() {
-            connection.close();
-        }
+    /// Cuts those that nobody is in: nobody goes on with them any more. These peers have not taken their last replies.
+    pub(crate) fn cut_endings(&self) -> Vec<Peer> {
+        let oldest = || self.endings.take_oldest(Connection::is_left).map(|(_, connection)| connection);
+        let cut = std::iter::from_fn(oldest).filter(|connection| connection.close() && connection.has_unsent());
+        cut.map(|connection| connection.stream.peer().clone()).collect()
     }
 
     /// Time has passed: looks at all of them.
     pub(super) fn tidy_endings(&self, core: &Core, now: Monotonic) {
-        for connection in self.endings.listed() {
+        for connection in self.endings.each() {
             // Once: one that is closed stays listed while a request of it runs.
             if connection.unread_for(now) > self.config.output_timeout && connection.close() {
-                core.events().report(&Event::RepliesUnread { peer: connection.stream.peer().clone() });
+                core.events().replies_unread([connection.stream.peer().clone()]);
             }
             self.go_on_and_tell(core, &connection, now);
         }
     }
 
-    /// Closes the connection whose end has taken longest, for a new one. False if there is none.
+    /// Closes the connection whose end has taken longest, for a new one, of those whose descriptor is free with that. False if there is none.
     #[cold]
     pub(super) fn cut_an_ending(&self, core: &Core) -> bool {
-        let Some((since, connection)) = self.endings.take_oldest() else { return false };
+        let Some((since, connection)) = self.endings.take_oldest(Connection::is_unused) else { return false };
         let octets = connection.account().held();
         connection.close();
         connection.account().forfeit();
@@ -250,4 +258,8 @@ impl Lane {
 }
 
 #[cfg(test)]
+mod cuts;
+#[cfg(test)]
 mod orders;
+#[cfg(test)]
+mod run;

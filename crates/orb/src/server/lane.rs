@@ -691,13 +691,12 @@ impl Lane {
         }
     }
 
-    /// Ends the threads; each of them tells the next.
+    /// Ends the threads; each of them tells the next. Behind it [`cut_endings`](Self::cut_endings) leaves nothing.
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.store(true, Ordering::Release);
         let dropped = self.ready.stop();
         drop(dropped);
         let dynamic = self.keeper.as_ref().map(Keeper::stop).unwrap_or_default();
-        self.cut_endings();
         if let Some(rush) = &self.rush {
             rush.end();
         }
@@ -773,7 +772,7 @@ impl Lane {
         self.budget.answer();
         while self.budget.is_over() {
             let served = self.connections.iter().map(|connection| Arc::clone(&connection));
-            let largest = served.chain(self.endings.listed()).max_by_key(|connection| connection.account().held());
+            let largest = served.chain(self.endings.each()).max_by_key(|connection| connection.account().held());
             let Some(connection) = largest.filter(|connection| connection.account().held() > 0) else { return };
             let octets = connection.account().held();
             // Before it has ended, which may take until a request of it has run: the next one is not to be closed for it.

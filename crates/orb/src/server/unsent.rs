@@ -3,7 +3,8 @@
 //! Small pieces are put together; large ones that the reply owned are kept as they are, so that a large reply is copied
 //! nowhere on its way to a peer that reads slowly. The caller bounds how much there is.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 
 use corelane_wire::Octets;
@@ -24,8 +25,10 @@ pub(crate) struct Unsent {
     /// Octets of the first piece that are sent.
     sent: usize,
     octets: usize,
-    /// What kept pieces are parts of. Several may be of the same memory.
-    kept: Vec<Memory>,
+    /// Memory that all pieces hold.
+    held: usize,
+    /// What kept pieces are parts of, by address. Several may be of the same memory.
+    kept: HashMap<usize, Memory>,
 }
 
 #[derive(Debug)]
@@ -37,7 +40,6 @@ enum Piece {
 /// Memory that pieces keep alive.
 #[derive(Debug)]
 struct Memory {
-    address: usize,
     octets: usize,
     pieces: usize,
 }
@@ -63,8 +65,7 @@ impl Unsent {
 
     /// How much memory they hold: all of a piece until the peer has all of it, and all that it is a part of.
     pub(crate) fn held(&self) -> usize {
-        let copied = |piece: &Piece| if let Piece::Copied(octets) = piece { octets.capacity() } else { 0 };
-        self.pieces.iter().map(copied).chain(self.kept.iter().map(|memory| memory.octets)).sum()
+        self.held
     }
 
     /// Puts octets behind those that wait; `keep` is asked for large ones.
@@ -77,28 +78,41 @@ impl Unsent {
             return self.keep(keep(octets));
         }
         match self.pieces.back_mut() {
-            Some(Piece::Copied(last)) if last.len() + octets.len() <= COPIED => last.extend_from_slice(octets),
-            _ => self.pieces.push_back(Piece::Copied(octets.to_vec())),
+            Some(Piece::Copied(last)) if last.len() + octets.len() <= COPIED => {
+                let before = last.capacity();
+                last.extend_from_slice(octets);
+                self.held += last.capacity() - before;
+            }
+            _ => {
+                let piece = octets.to_vec();
+                self.held += piece.capacity();
+                self.pieces.push_back(Piece::Copied(piece));
+            }
         }
     }
 
     fn keep(&mut self, octets: Octets) {
         let (address, held) = octets.memory();
-        match self.kept.iter_mut().find(|memory| memory.address == address) {
-            Some(memory) => memory.pieces += 1,
-            None => self.kept.push(Memory { address, octets: held, pieces: 1 }),
+        let memory = self.kept.entry(address).or_insert(Memory { octets: held, pieces: 0 });
+        if memory.pieces == 0 {
+            self.held += held;
         }
+        memory.pieces += 1;
         self.pieces.push_back(Piece::Kept(octets));
     }
 
-    fn let_go(&mut self, octets: &Octets) {
-        let (address, _) = octets.memory();
-        if let Some(index) = self.kept.iter().position(|memory| memory.address == address) {
-            self.kept[index].pieces -= 1;
-            if self.kept[index].pieces == 0 {
-                self.kept.swap_remove(index);
+    fn let_go(&mut self, piece: &Piece) {
+        self.held -= match piece {
+            Piece::Copied(octets) => octets.capacity(),
+            Piece::Kept(octets) => {
+                let Entry::Occupied(mut memory) = self.kept.entry(octets.memory().0) else { return };
+                memory.get_mut().pieces -= 1;
+                if memory.get().pieces > 0 {
+                    return;
+                }
+                memory.remove().octets
             }
-        }
+        };
     }
 
     /// Calls `send` with what is next, at most `most` octets of it; what it says to have sent waits no longer.
@@ -135,8 +149,8 @@ impl Unsent {
             && self.sent >= first
         {
             self.sent -= first;
-            if let Some(Piece::Kept(octets)) = self.pieces.pop_front() {
-                self.let_go(&octets);
+            if let Some(piece) = self.pieces.pop_front() {
+                self.let_go(&piece);
             }
         }
         if self.pieces.is_empty() {

@@ -254,7 +254,7 @@ impl<'l> Run<'l> {
 
     /// Whether something of it still goes on.
     pub(super) fn is_at_work(&self) -> bool {
-        !self.dead && (self.threads.iter().any(Option::is_some) || self.lane.is_closing())
+        !self.dead && (self.threads.iter().any(Option::is_some) || self.lane.is_closing(&self.core))
     }
 }
 

@@ -9,6 +9,8 @@
 //!
 //! * `spare`: putting an address into a slot releases; taking it out acquires. What the one who put it wrote to the mapping,
 //!   its description above all, is thus visible to who takes it.
+//! * `over`: who ends them says so and then empties the slots; who keeps one puts it there and then looks whether they have
+//!   ended. In the single order of both, at least one of the two comes behind the other.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -57,7 +59,7 @@ impl Spares {
     pub fn age(&self) {
         for slot in &self.0.slots {
             // What was old already goes.
-            if let Some(mut spare) = self.take_from(slot)
+            if let Some(mut spare) = self.0.take_from(slot)
                 && !std::mem::replace(&mut spare.is_old, true)
             {
                 self.0.put_back(spare);
@@ -67,12 +69,9 @@ impl Spares {
 
     /// Gives all of them back, and keeps none from now on.
     pub fn end(&self) {
-        self.0.over.store(true, Ordering::Release);
-        for slot in &self.0.slots {
-            if let Some(mut spare) = self.take_from(slot) {
-                spare.is_old = true;
-            }
-        }
+        // Sequentially consistent: with `keep`, either this is seen, or what it has put there is (over).
+        self.0.over.store(true, Ordering::SeqCst);
+        self.0.slots.iter().for_each(|slot| drop(self.0.take_from(slot)));
     }
 
     /// Octets of memory that are kept so.
@@ -87,28 +86,23 @@ impl Spares {
             return None;
         }
         self.0.slots.iter().find_map(|slot| {
-            let mut spare = self.take_from(slot)?;
+            let mut spare = self.0.take_from(slot)?;
             if spare.mapped != mapped {
                 self.0.put_back(spare);
                 return None;
             }
             spare.is_old = false;
+            spare.pool = Some(Arc::clone(&self.0));
             Some(spare)
         })
-    }
-
-    fn take_from(&self, slot: &AtomicPtr<Spare>) -> Option<Reservation> {
-        let mut taken = self.0.take_from(slot)?;
-        taken.pool = Some(Arc::clone(&self.0));
-        Some(taken)
     }
 }
 
 impl Pool {
     /// What is in a slot, as a reservation that becomes no spare again by itself.
     fn take_from(&self, slot: &AtomicPtr<Spare>) -> Option<Reservation> {
-        // Acquire: pairs with `keep` (spare).
-        let address = NonNull::new(slot.swap(ptr::null_mut(), Ordering::Acquire))?;
+        // Acquire: pairs with `keep` (spare); sequentially consistent for `end` (over).
+        let address = NonNull::new(slot.swap(ptr::null_mut(), Ordering::SeqCst))?;
         // SAFETY: `keep` wrote the description there, and who takes the address owns the mapping.
         let Spare { mapped, touched, is_old } = unsafe { address.read() };
         self.held.fetch_sub(touched, Ordering::Relaxed);
@@ -116,8 +110,7 @@ impl Pool {
     }
 
     /// Makes a spare of it as it is, or unmaps it.
-    fn put_back(&self, mut reservation: Reservation) {
-        reservation.pool = None;
+    fn put_back(&self, reservation: Reservation) {
         if self.keep(&reservation) {
             // A slot owns it now.
             std::mem::forget(reservation);
@@ -126,7 +119,7 @@ impl Pool {
 
     /// Makes a spare of it: true if a slot owns it now. False where no slot or no room is left.
     fn keep(&self, reservation: &Reservation) -> bool {
-        if self.over.load(Ordering::Acquire) {
+        if self.over.load(Ordering::Relaxed) {
             return false;
         }
         let (address, touched) = (reservation.octets.cast::<Spare>(), reservation.touched.max(size_of::<Spare>()));
@@ -135,10 +128,13 @@ impl Pool {
             // SAFETY: the mapping is ours, begins at a page, and is not shorter; its octets mean nothing any more.
             unsafe { address.write(spare) };
             for slot in &self.slots {
-                // Release: pairs with `take_from` (spare).
-                let put =
-                    slot.compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::Release, Ordering::Relaxed);
+                // Release: pairs with `take_from` (spare); sequentially consistent for `end` (over).
+                let put = slot.compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::SeqCst, Ordering::Relaxed);
                 if put.is_ok() {
+                    if self.over.load(Ordering::SeqCst) {
+                        // Nobody may come for it any more.
+                        drop(self.take_from(slot));
+                    }
                     return true;
                 }
             }

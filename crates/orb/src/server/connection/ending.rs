@@ -81,6 +81,17 @@ impl Connection {
         self.left.load(Ordering::SeqCst)
     }
 
+    /// Whether nobody is in it and nothing of it waits or runs late: its descriptor is free as soon as it is not listed.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.is_left() && self.waiting.load(Ordering::SeqCst) == 0
+    }
+
+    /// Whether the peer has not taken all that was said.
+    #[cold]
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.output.with(|writing| !writing.queue.is_empty())
+    }
+
     /// Puts the last message behind what waits: from now on nothing else is sent. [`linger`](Self::linger) does the rest, within
     /// `time`.
     #[cold]
@@ -134,8 +145,13 @@ impl Connection {
     }
 
     fn linger_locked(&self, writing: &mut Writing, now: Monotonic) -> Progress {
-        // Nothing is to be said.
-        let Some(mut step) = writing.closing.as_ref().map(|closing| closing.look(now)) else { return Progress::Over };
+        let Some(mut step) = writing.closing.as_ref().map(|closing| closing.look(now)) else {
+            // Nothing is to be said. What waits still is not for this peer, who does not listen any more.
+            if self.waiting.load(Ordering::SeqCst) > 0 {
+                self.close();
+            }
+            return Progress::Over;
+        };
         let is_late = step == Step::Cut;
         loop {
             let outcome = match step {
