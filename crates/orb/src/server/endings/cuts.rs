@@ -1,6 +1,5 @@
 //! Ends that are cut: to make place, because the peer reads nothing, and because nobody goes on with them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::Peer;
