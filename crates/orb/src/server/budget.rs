@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// What all connections of a lane hold.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Connections whose descriptors are not closed, whoever keeps them.
     connections: AtomicUsize,
     held: AtomicUsize,
     most: usize,
@@ -21,6 +20,8 @@ pub(crate) struct Budget {
 #[derive(Debug)]
 pub(crate) struct Account {
     budget: Arc<Budget>,
+    /// The connection does not count any more.
+    is_over: AtomicBool,
     input: AtomicUsize,
     output: AtomicUsize,
 }
@@ -32,7 +33,7 @@ impl Budget {
         Arc::new(Budget { connections, held, most, asked: AtomicBool::new(false) })
     }
 
-    /// How many connections there are: one counts until nobody has it any more.
+    /// How many connections there are. One counts until it is [over](Account::end), or nobody has it any more.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Acquire)
     }
@@ -61,7 +62,7 @@ impl Budget {
 impl Account {
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
         budget.connections.fetch_add(1, Ordering::AcqRel);
-        Account { budget, input: AtomicUsize::new(0), output: AtomicUsize::new(0) }
+        Account { budget, is_over: AtomicBool::new(false), input: AtomicUsize::new(0), output: AtomicUsize::new(0) }
     }
 
     pub(crate) fn budget(&self) -> &Budget {
@@ -83,6 +84,13 @@ impl Account {
         self.input.load(Ordering::Relaxed).saturating_add(self.output.load(Ordering::Relaxed))
     }
 
+    /// The connection is over, and so is everything that could keep its descriptor for long: it counts no more.
+    pub(crate) fn end(&self) {
+        if !self.is_over.swap(true, Ordering::AcqRel) {
+            self.budget.connections.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
     /// Counts what is held no longer: its connection ends.
     pub(crate) fn forfeit(&self) {
         self.set_input(0);
@@ -93,7 +101,7 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         self.forfeit();
-        self.budget.connections.fetch_sub(1, Ordering::AcqRel);
+        self.end();
     }
 }
 
@@ -117,6 +125,8 @@ mod tests {
         assert!(budget.ask());
         first.forfeit();
         assert!(!budget.is_over());
+        second.end();
+        assert_eq!(budget.connections(), 1);
         drop(second);
         assert_eq!((budget.held.load(Ordering::Relaxed), budget.connections()), (0, 1));
     }

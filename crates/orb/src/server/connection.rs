@@ -82,7 +82,6 @@ pub(crate) struct Connection {
     /// Messages have begun and are not whole.
     unfinished: AtomicBool,
     arriving: PiMutex<Arriving>,
-    /// Behind the stream: it counts until its descriptor is closed.
     account: Account,
     /// The band that it is for; [`UNBOUND`] until the client says so.
     bound: AtomicU32,

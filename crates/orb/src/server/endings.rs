@@ -6,7 +6,7 @@
 //! whatever else of the same connection still runs.
 //!
 //! Each of them has a descriptor and what its peer has not taken. The descriptors count among the `connections` that a pool may hold, as long as
-//! anybody keeps them: where there are so many, the one whose end has taken longest goes for a new one, unless a silent one does.
+//! requests keep them: where there are so many, the one whose end has taken longest goes for a new one, unless a silent one does.
 //! One whose requests wait does not: its descriptor would stay as long as they do, and its peer is owed their replies. What they hold
 //! counts among `held_octets`, and how long a peer may take nothing of it is bounded by `output_timeout`.
 
@@ -90,9 +90,11 @@ impl Endings {
         retired
     }
 
-    fn forget(&self, place: Place) {
+    /// It is over.
+    fn forget(&self, connection: &Connection) {
         // Dropped without the lock: that may close it.
-        let forgotten = self.0.lock().remove(place);
+        let forgotten = self.0.lock().remove(connection.place);
+        connection.note_over();
         drop(forgotten);
     }
 
@@ -136,8 +138,6 @@ impl Lane {
         if !was_deferred {
             self.ending.fetch_sub(1, Ordering::AcqRel);
         }
-        // Whoever hears of the end may count on the place.
-        drop(connection);
         if !was_there {
             return;
         }
@@ -151,7 +151,7 @@ impl Lane {
     pub(super) fn end(&self, connection: Arc<Connection>) {
         if connection.is_dismissed() && !connection.is_finished() {
             connection.end_with(&request::close_connection());
-            return self.endings.forget(connection.place);
+            return self.endings.forget(&connection);
         }
         connection.note_left();
         self.endings.insert(&connection);
@@ -161,7 +161,7 @@ impl Lane {
         if self.stops() {
             // Nobody would come back to it.
             connection.close();
-            self.endings.forget(connection.place);
+            self.endings.forget(&connection);
         } else {
             // Listed before: what has happened since is reported now.
             self.watch_room(&connection, true);
@@ -193,7 +193,7 @@ impl Lane {
         };
         let progress = connection.linger(&farewell, now);
         if progress != Progress::On {
-            self.endings.forget(connection.place);
+            self.endings.forget(connection);
         }
         progress
     }
@@ -250,6 +250,7 @@ impl Lane {
         let Some((since, connection)) = self.endings.take_oldest(Connection::is_unused) else { return false };
         let octets = connection.account().held();
         connection.close();
+        connection.note_over();
         connection.account().forfeit();
         let (peer, after) = (connection.stream.peer().clone(), clock::now().since(since));
         core.events().report(&Event::EndCut { peer, octets, after });

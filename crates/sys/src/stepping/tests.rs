@@ -163,7 +163,7 @@ fn a_process_that_ends_is_over() {
 fn a_child_does_not_outlive_the_thread_that_steps_it() {
     let child = Child::start();
     let id = child.id;
-    let forgotten = std::thread::spawn(move || attached(id).map(mem::forget).is_some());
+    let forgotten = std::thread::spawn(move || attached(id).map(std::mem::forget).is_some());
     if forgotten.join().unwrap() {
         let status = child.end();
         assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL, "{status:x}");

@@ -81,9 +81,18 @@ impl Connection {
         self.left.load(Ordering::SeqCst)
     }
 
-    /// Whether nobody is in it and nothing of it waits or runs late: its descriptor is free as soon as it is not listed.
+    /// Whether nobody is in it and nothing of it waits or runs late: when it is closed, its descriptor is free as soon as a thread that
+    /// may wait for the peer has seen that.
     pub(crate) fn is_unused(&self) -> bool {
         self.is_left() && self.waiting.load(Ordering::SeqCst) == 0
+    }
+
+    /// It is not listed any more: it counts no more, unless its descriptor has to stay.
+    #[cold]
+    pub(crate) fn note_over(&self) {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            self.account.end();
+        }
     }
 
     /// Whether the peer has not taken all that was said.
