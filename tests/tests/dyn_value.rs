@@ -1,7 +1,10 @@
 //! DynAny of values (IDL `valuetype`): members, null, boxes, and what is shared or leads in circles.
 
 use corelane::dynamic::{DynAny, DynAnyError};
+use corelane::mapping::{Decoder, Encoder, write_value};
 use corelane::{Any, Kind, TypeCode, Typed, ValueGraph, ValueRef};
+use corelane_wire::CodeSets;
+use corelane_wire::cdr::{Cdr, Endian, ValueSpace};
 
 corelane::include_idl!("values");
 
@@ -265,4 +268,30 @@ fn boxes() {
     longs.boxed_value().unwrap().set_length(3).unwrap();
     assert_eq!(out::<Option<LongsRef>>(&longs).unwrap().get().0, [0, 0, 0]);
     assert_eq!(dyn_any(&1i32).boxed_value().unwrap_err(), DynAnyError::TypeMismatch);
+}
+
+#[test]
+fn what_was_left_out_is_told() {
+    let base = Base { tag: 1, label: "a label".to_owned() };
+    let derived: BaseRef = ValueRef::new(Derived { base: base.clone(), extra: 0.5, graph: None }).widen();
+    let base_type = TypeCode::described(&BASE_TYPE);
+    let received = |types: &[&TypeCode], value: &BaseRef| {
+        let mut e = Encoder::new();
+        e.set_code_sets(CodeSets::UTF8_UTF16);
+        types.iter().for_each(|type_code| type_code.encode(&mut e).unwrap());
+        write_value(&mut e, Some(value)).unwrap();
+        let (octets, space) = (e.to_vec(), ValueSpace::new());
+        let d = Decoder::new(&octets, Endian::NATIVE).with_code_sets(CodeSets::UTF8_UTF16);
+        Any::decode(&mut d.with_values(&space)).unwrap()
+    };
+    for types in [&[&base_type][..], &[&TypeCode::ANY, &base_type]] {
+        let cut = received(types, &derived);
+        assert!(cut.is_truncated() && DynAny::new(&cut).is_ok());
+        assert_eq!(DynAny::without_truncation(&cut).unwrap_err(), DynAnyError::MustTruncate);
+        let whole = received(types, &ValueRef::new(base.clone()));
+        assert_eq!(DynAny::without_truncation(&whole).unwrap(), DynAny::new(&whole).unwrap());
+    }
+    let whole = received(&[&TypeCode::described(&DERIVED_TYPE)], &derived);
+    assert!(DynAny::without_truncation(&whole).is_ok());
+    assert!(DynAny::without_truncation(&Any::with_type(&base_type, &Some(derived)).unwrap()).is_ok());
 }

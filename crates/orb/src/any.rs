@@ -100,6 +100,13 @@ impl Any {
         self.value.type_code()
     }
 
+    /// Whether a value (IDL `valuetype`) that came in it was of a type that is not known here, and was cut down to one that is. Of an
+    /// `any` in an `any` the outer one says so.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.value.is_truncated()
+    }
+
     /// Whether [`extract`](Any::extract) can take out a `T`.
     #[must_use]
     pub fn is<T: Typed>(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::transfer::normalize;
+use super::transfer::{Met, normalize};
 use super::{Value, transfer};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, ValueSpace, ValueTypes};
 use crate::codeset::CodeSets;
@@ -31,6 +31,8 @@ pub struct AnyValue {
     code_sets: CodeSets,
     /// Whether there are values (IDL `valuetype`) in it: they refer to each other by distances, and are written anew.
     values: bool,
+    /// Whether one of them was more than is known here.
+    truncated: bool,
     /// Types of values in it that its TypeCode does not tell.
     types: Option<ValueTypes>,
 }
@@ -47,7 +49,7 @@ impl AnyValue {
 
     fn of(type_code: TypeCode, octets: Octets, form: Form, values: bool) -> AnyValue {
         let Form { start, endian, version, code_sets } = form;
-        AnyValue { type_code, octets, start, endian, version, code_sets, values, types: None }
+        AnyValue { type_code, octets, start, endian, version, code_sets, values, truncated: false, types: None }
     }
 
     /// A value that `write` writes; it may be asked twice. That it is of the type is not looked at.
@@ -148,6 +150,12 @@ impl AnyValue {
         self
     }
 
+    /// Whether a value (IDL `valuetype`) that came in it was of a type that is not known here, and was cut down to one that is.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.truncated
+    }
+
     /// See [`with_value_types`](AnyValue::with_value_types).
     pub fn value_types(&self) -> impl Iterator<Item = &(Box<str>, TypeCode)> {
         self.types.iter().flat_map(|types| types.iter())
@@ -189,13 +197,13 @@ impl AnyValue {
         // Values are aligned anew in each fragment of GIOP 1.1; those of IDL `valuetype` may refer to others outside; and where a chunk of
         // such a value ends among the octets, the size of the next one stands between them.
         if d.is_fragmented() || transfer(view, d, None, &keep)?.values || d.bytes().len() != from.bytes().len() {
-            let mut types = Vec::new();
+            let mut met = Met::default();
             let written = AnyValue::write_again(&type_code, &from, |e| {
                 *d = from.clone();
-                types = transfer(view, d, Some(e), &keep)?.types;
+                met = transfer(view, d, Some(e), &keep)?;
                 Ok(())
             });
-            return Ok(written?.with_value_types(types));
+            return Ok(AnyValue { truncated: met.truncated, ..written?.with_value_types(met.types) });
         }
         let at = from.position();
         let from = at - at % 8;

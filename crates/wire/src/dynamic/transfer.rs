@@ -61,6 +61,8 @@ enum WideText {
 #[derive(Default)]
 pub(crate) struct Met {
     pub(crate) values: bool,
+    /// Whether one was of an unknown type, and what is known of it is left.
+    pub(crate) truncated: bool,
     /// Their types, where the TypeCode does not tell them.
     pub(crate) types: Vec<(Box<str>, TypeCode)>,
 }
@@ -348,7 +350,7 @@ pub(super) fn known_part(
     view: View<'_>,
     start: &ValueStart<'_>,
     d: &Decoder<'_>,
-    mut met: Option<&mut Met>,
+    met: Option<&mut Met>,
 ) -> Result<Part, CdrError> {
     let told = view.kind() != Kind::AbstractInterface && view.modifier() != ABSTRACT;
     let ids = start.ids.as_slice();
@@ -359,17 +361,20 @@ pub(super) fn known_part(
         if at > 0 && !start.chunked {
             break;
         }
-        let rest = || ids.iter().skip(at).map(|id| latin1(id)).collect();
         // First what is known here: JacORB's TypeCodes leave out the bases to which a value can be truncated.
-        if let Some(found) = d.value_type(id) {
-            if let Some(met) = met.as_deref_mut() {
-                met.add(&latin1(id), &found);
-            }
-            return Part::of(rest(), Some(found.clone()), found.view());
+        let found = d.value_type(id);
+        if found.is_none() && !(told && *id == view.id().as_bytes()) {
+            continue;
         }
-        if told && *id == view.id().as_bytes() {
-            return Part::of(rest(), None, view);
+        if let Some(met) = met {
+            met.truncated |= at > 0;
+            found.iter().for_each(|found| met.add(&latin1(id), found));
         }
+        let rest = ids.iter().skip(at).map(|id| latin1(id)).collect();
+        return match found {
+            Some(found) => Part::of(rest, Some(found.clone()), found.view()),
+            None => Part::of(rest, None, view),
+        };
     }
     Err(CdrError::NoValueFactory)
 }

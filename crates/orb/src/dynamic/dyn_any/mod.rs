@@ -56,6 +56,8 @@ pub enum DynAnyError {
     TypeMismatch,
     /// The value cannot be that; or there is no current component.
     InvalidValue,
+    /// A value in it was of an unknown type, and was cut down.
+    MustTruncate,
     /// There is no value of this type, or it cannot be marshalled.
     System(SystemException),
 }
@@ -65,6 +67,9 @@ impl fmt::Display for DynAnyError {
         match self {
             DynAnyError::TypeMismatch => f.write_str("the value is of another type"),
             DynAnyError::InvalidValue => f.write_str("the value cannot be that"),
+            DynAnyError::MustTruncate => {
+                f.write_str("a value in it was of an unknown type, and was cut down to a known one")
+            }
             DynAnyError::System(exception) => fmt::Display::fmt(exception, f),
         }
     }
@@ -158,6 +163,14 @@ impl DynAny {
     pub fn new(any: &Any) -> Result<DynAny, DynAnyError> {
         let made = DynAny::of_value(any.type_code(), any.value()?)?;
         Ok(DynAny { core: any.core().cloned(), ..made })
+    }
+
+    /// A value of which nothing was left out (`create_dyn_any_without_truncation`).
+    ///
+    /// # Errors
+    /// [`DynAnyError::MustTruncate`] where [`Any::is_truncated`], and those of [`new`](DynAny::new).
+    pub fn without_truncation(any: &Any) -> Result<DynAny, DynAnyError> {
+        if any.is_truncated() { Err(DynAnyError::MustTruncate) } else { DynAny::new(any) }
     }
 
     /// The initial value of a type (`create_dyn_any_from_type_code`): zero, empty, nil, null, the first enumerator, the first arm.
