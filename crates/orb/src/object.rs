@@ -287,7 +287,7 @@ impl ObjectRef {
         operation: &Operation<'_>,
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
     ) -> Result<Reply<'_>, SystemException> {
-        let reply = call::invoke(&self.core, self, operation, arguments)?;
+        let reply = call::invoke(self, operation, arguments)?;
         if reply.is_exception() { Err(reply.unlisted_exception()) } else { Ok(reply) }
     }
 
@@ -301,7 +301,7 @@ impl ObjectRef {
         operation: &Operation<'_>,
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
     ) -> Result<Reply<'_>, SystemException> {
-        call::invoke(&self.core, self, operation, arguments)
+        call::invoke(self, operation, arguments)
     }
 
     /// Calls `operation` and does not wait for the reply, which [`Deferred::reply`] gives. The arguments are written again

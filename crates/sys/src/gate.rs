@@ -2,7 +2,8 @@
 //!
 //! Giving back costs a fence and a load while nobody waits. `gate`: the waiter announces itself before it looks, the
 //! giver gives before it looks for waiters, and a sequentially consistent fence on both sides makes one of them see the
-//! other.
+//! other. Who gives by a sequentially consistent exchange needs no fence of its own: exchange and look are in one order with the
+//! waiter's fence.
 
 use std::fmt;
 
@@ -32,6 +33,17 @@ impl Gate {
     pub fn open(&self) {
         fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::Relaxed) != 0 {
+            self.openings.add(Wake::All);
+        }
+    }
+
+    /// The same for who has given by a sequentially consistent exchange.
+    #[inline]
+    pub(crate) fn open_after_exchange(&self) {
+        // `loom` takes sequentially consistent accesses for weaker ones than they are.
+        #[cfg(loom)]
+        fence(Ordering::SeqCst);
+        if self.waiters.load(Ordering::SeqCst) != 0 {
             self.openings.add(Wake::All);
         }
     }

@@ -268,7 +268,7 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 
 /// A value that one thread at a time checks out, without ever waiting: one compare-and-swap to take,
 /// one store to return. A connection of a pool is kept in one. Whoever does wait, for one of several, does so at their
-/// [`Gate`], which each opens when its value is returned.
+/// [`Gate`], which each opens when its value is returned: then the store is an exchange.
 ///
 /// `checkout`: the compare-and-swap that sets `taken` acquires what the store that cleared it released,
 /// so the holder sees all that earlier holders wrote.
@@ -335,10 +335,14 @@ impl<T> Exclusive<T> {
 
     #[inline]
     fn give_back(&self) {
-        // Release: pairs with `take` (checkout).
-        self.taken.store(false, Ordering::Release);
-        if let Some(gate) = &self.gate {
-            gate.open();
+        // Both release: they pair with `take` (checkout).
+        match &self.gate {
+            None => self.taken.store(false, Ordering::Release),
+            Some(gate) => {
+                // An exchange where a store would do: the gate wants one, or a fence, which takes longer.
+                self.taken.swap(false, Ordering::SeqCst);
+                gate.open_after_exchange();
+            }
         }
     }
 
@@ -511,6 +515,20 @@ mod tests {
 mod models {
     use super::*;
     use crate::shim::explore;
+
+    /// A return that nobody notices would leave the waiter there for ever.
+    #[test]
+    fn who_waits_at_the_gate_gets_the_value() {
+        explore(|| {
+            let gate = Arc::new(Gate::new("model"));
+            let cell = Arc::new(Exclusive::new("model", Scope::Connection, 0).with_gate(Arc::clone(&gate)));
+            let other = Arc::clone(&cell);
+            let thread = loom::thread::spawn(move || other.try_lock().map(|mut guard| *guard += 1).is_some());
+            *gate.wait(None, || cell.try_lock()).unwrap() += 1;
+            let taken = i32::from(thread.join().unwrap());
+            assert_eq!(*cell.try_lock().unwrap(), 1 + taken);
+        });
+    }
 
     #[test]
     fn the_holder_sees_what_earlier_holders_wrote() {

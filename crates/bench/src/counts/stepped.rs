@@ -114,9 +114,9 @@ fn ours(architecture: Architecture, options: &Options) -> Result<Pair, Stop> {
     let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
     let client = start_caller(&reference, &options.placement)?;
     let most = match architecture {
-        Architecture::PerConnection => [Some(4.0), Some(9.0)],
+        Architecture::PerConnection => [Some(2.0), Some(9.0)],
         Architecture::LeaderFollowers(_) | Architecture::HalfSync(_) | Architecture::Reactive => {
-            [Some(4.0), Some(10.0)]
+            [Some(2.0), Some(10.0)]
         }
     };
     Ok(Pair { client, server, peer: "Corelane", config: architecture.config(), most, oneways: true })

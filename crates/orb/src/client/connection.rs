@@ -172,6 +172,12 @@ impl ClientConnection {
         !self.broken && self.is_bound && !self.watched.hung_up()
     }
 
+    /// Whether the next call may use it at once: it owes no reply to a call given up, and its number is from `since` on.
+    #[inline]
+    pub(super) fn is_idle(&self, since: u64) -> bool {
+        self.is_usable() && !self.is_behind() && self.number >= since
+    }
+
     /// Whether its band is still to be declared.
     pub(crate) fn is_unbound(&self) -> bool {
         !self.is_bound

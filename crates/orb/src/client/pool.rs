@@ -6,14 +6,14 @@
 
 use std::cell::Cell;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
-use corelane_sys::lock::{Exclusive, OwnedExclusiveGuard, PiMutex, Scope};
+use corelane_sys::lock::{Exclusive, ExclusiveGuard, OwnedExclusiveGuard, PiMutex, Scope};
 
 use super::bands::Band;
 use super::connection::{ClientConnection, Holding};
@@ -51,7 +51,19 @@ enum Shared {
 }
 
 /// A connection that the calling thread has for itself; it goes back when this is dropped.
-pub(crate) struct Checkout(OwnedExclusiveGuard<Option<Box<ClientConnection>>>);
+pub(crate) struct Checkout<'p> {
+    /// Out of its slot meanwhile, so that every use of it is one step. `None`: not made yet, or discarded.
+    connection: Option<Box<ClientConnection>>,
+    slot: Taken<'p>,
+}
+
+/// A slot that the calling thread has taken.
+enum Taken<'p> {
+    /// Of a pool that outlives this: that a call counts no reference.
+    Lent(&'p Arc<Slot>, ExclusiveGuard<'p, Option<Box<ClientConnection>>>),
+    /// On its own.
+    Own(OwnedExclusiveGuard<Option<Box<ClientConnection>>>),
+}
 
 thread_local! {
     /// The slot that this thread had last, in whatever pool: where it looks first.
@@ -95,17 +107,23 @@ impl Pool {
     }
 
     /// A live connection that nobody uses and that owes no reply to a call given up, if there is one with a number from `since` on.
+    pub(crate) fn idle(&self, since: u64) -> Option<Checkout<'static>> {
+        self.find(Taken::own, |slot| slot.as_ref().is_some_and(|connection| connection.is_idle(since)))
+    }
+
+    /// The same of any number, for who keeps the pool meanwhile.
     #[inline]
-    pub(crate) fn idle(&self, since: u64) -> Option<Checkout> {
-        self.find(|slot| match slot {
-            Some(connection) => connection.is_usable() && !connection.is_behind() && connection.number >= since,
-            None => false,
-        })
+    pub(crate) fn lend_idle(&self) -> Option<Checkout<'_>> {
+        self.find(Taken::lent, |slot| slot.as_ref().is_some_and(|connection| connection.is_idle(0)))
     }
 
     /// A slot that nobody uses and that is `wanted`; what has hung up is closed on the way.
     #[inline]
-    fn find(&self, wanted: impl Fn(&Option<Box<ClientConnection>>) -> bool) -> Option<Checkout> {
+    fn find<'p, 'k>(
+        &'p self,
+        take: impl Fn(&'p Arc<Slot>) -> Option<Taken<'k>>,
+        wanted: impl Fn(&Option<Box<ClientConnection>>) -> bool,
+    ) -> Option<Checkout<'k>> {
         let used = self.used.load(Ordering::Acquire);
         let hint = HINT.get();
         for turn in 0..used {
@@ -113,13 +131,14 @@ impl Pool {
             if index >= used {
                 index %= used;
             }
-            let Some(mut slot) = self.slots[index].try_lock_owned() else { continue };
-            if wanted(&slot) {
+            let Some(mut slot) = take(&self.slots[index]) else { continue };
+            let inside = slot.inside();
+            if wanted(inside) {
                 HINT.set(index);
-                return Some(Checkout(slot));
+                return Some(Checkout { connection: inside.take(), slot });
             }
-            if slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
-                *slot = None;
+            if inside.as_ref().is_some_and(|connection| !connection.is_usable()) {
+                *inside = None;
             }
         }
         None
@@ -134,7 +153,7 @@ impl Pool {
         whole: Option<Monotonic>,
         until: impl FnOnce() -> Option<Monotonic>,
         since: u64,
-    ) -> Result<Checkout, NoConnection> {
+    ) -> Result<Checkout<'static>, NoConnection> {
         let checkout = match self.free(since).or_else(|| self.gate.wait(whole, || self.free(since))) {
             Some(checkout) => checkout,
             None => return Err(NoConnection::AllBusy),
@@ -144,38 +163,38 @@ impl Pool {
 
     /// Makes the connection of a slot that has none with a number from `since` on.
     #[cold]
-    pub(crate) fn ready(
+    pub(crate) fn ready<'p>(
         self: &Arc<Self>,
-        mut checkout: Checkout,
+        mut checkout: Checkout<'p>,
         core: &Core,
         until: Option<Monotonic>,
         since: u64,
-    ) -> Result<Checkout, NoConnection> {
-        let slot = &mut *checkout.0;
-        if slot.as_ref().is_some_and(|connection| connection.number < since) {
-            *slot = None;
+    ) -> Result<Checkout<'p>, NoConnection> {
+        let connection = &mut checkout.connection;
+        if connection.as_ref().is_some_and(|connection| connection.number < since) {
+            *connection = None;
         }
-        if slot.is_none() {
-            *slot = Some(Box::new(self.open(core, until)?));
+        if connection.is_none() {
+            *connection = Some(Box::new(self.open(core, until)?));
         }
         Ok(checkout)
     }
 
     /// An idle connection, else an empty slot, else a connection on which a late reply is still to come: behind that, a server
     /// that serves a connection's requests one by one would let this call wait too.
-    pub(crate) fn free(&self, since: u64) -> Option<Checkout> {
+    pub(crate) fn free(&self, since: u64) -> Option<Checkout<'static>> {
         self.idle(since)
-            .or_else(|| self.find(Option::is_none))
+            .or_else(|| self.find(Taken::own, Option::is_none))
             .or_else(|| {
                 let used = self.used.load(Ordering::Acquire);
                 // Others may be taking the first of them at this moment.
-                let free = |index: usize| Some((index, self.slots.get(index)?.try_lock_owned()?));
+                let free = |index: usize| Some((index, Taken::own(self.slots.get(index)?)?));
                 let (index, slot) = (used..self.slots.len()).find_map(free)?;
                 self.used.fetch_max(index + 1, Ordering::AcqRel);
                 HINT.set(index);
-                Some(Checkout(slot))
+                Some(Checkout { connection: None, slot })
             })
-            .or_else(|| self.find(Option::is_some))
+            .or_else(|| self.find(Taken::own, Option::is_some))
     }
 
     /// Whether there is a connection that calls share.
@@ -319,14 +338,41 @@ impl Pool {
     }
 }
 
-impl Checkout {
+impl<'p> Taken<'p> {
+    #[inline]
+    fn lent(slot: &'p Arc<Slot>) -> Option<Self> {
+        Some(Taken::Lent(slot, slot.try_lock()?))
+    }
+
+    #[inline]
+    fn own(slot: &Arc<Slot>) -> Option<Self> {
+        Some(Taken::Own(slot.try_lock_owned()?))
+    }
+
+    #[inline]
+    fn inside(&mut self) -> &mut Option<Box<ClientConnection>> {
+        match self {
+            Taken::Lent(_, slot) => slot,
+            Taken::Own(slot) => slot,
+        }
+    }
+
+    fn downgrade(&self) -> Weak<Slot> {
+        match self {
+            Taken::Lent(slot, _) => Arc::downgrade(slot),
+            Taken::Own(slot) => Arc::downgrade(slot.cell()),
+        }
+    }
+}
+
+impl Checkout<'_> {
     /// Keeps a whole oneway message for others to go out with. False if the connection holds nothing, or too much: it is to be sent.
     #[inline]
     pub(crate) fn hold(&mut self, message: &[u8], core: &Core) -> bool {
         match self.held.hold(message) {
             Holding::Refused => return false,
             Holding::Listed => {}
-            Holding::First => core.list_held(Arc::downgrade(self.0.cell())),
+            Holding::First => core.list_held(self.slot.downgrade()),
         }
         true
     }
@@ -334,38 +380,41 @@ impl Checkout {
     /// Drops the connection instead of giving it back: its state is unknown.
     #[cold]
     pub(crate) fn discard(mut self) {
-        *self.0 = None;
+        self.connection = None;
     }
 }
 
-impl std::ops::Deref for Checkout {
+impl std::ops::Deref for Checkout<'_> {
     type Target = ClientConnection;
 
     #[inline]
     fn deref(&self) -> &ClientConnection {
-        self.0.as_deref().expect("a checkout holds a connection until it is discarded")
+        self.connection.as_deref().expect("a checkout holds a connection until it is discarded")
     }
 }
 
-impl std::ops::DerefMut for Checkout {
+impl std::ops::DerefMut for Checkout<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut ClientConnection {
-        self.0.as_deref_mut().expect("a checkout holds a connection until it is discarded")
+        self.connection.as_deref_mut().expect("a checkout holds a connection until it is discarded")
     }
 }
 
-impl Drop for Checkout {
+impl Drop for Checkout<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.0.as_ref().is_some_and(|connection| !connection.is_usable()) {
-            *self.0 = None;
+        if self.connection.as_ref().is_some_and(|connection| connection.is_usable()) {
+            *self.slot.inside() = self.connection.take();
+        } else {
+            // Before the slot is anybody else's.
+            self.connection = None;
         }
     }
 }
 
-impl std::fmt::Debug for Checkout {
+impl std::fmt::Debug for Checkout<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Checkout").field(&*self.0).finish()
+        f.debug_tuple("Checkout").field(&self.connection).finish()
     }
 }
 
@@ -404,7 +453,7 @@ mod tests {
     }
 
     impl Played {
-        fn connect(&self) -> Checkout {
+        fn connect(&self) -> Checkout<'static> {
             self.pool.connect(self.orb.core(), None, || None, 0).unwrap()
         }
     }

@@ -44,11 +44,21 @@ impl<'r> Call<'r, '_, '_> {
 
     /// Declares the band of a connection that is the caller's own. It is closed unless that succeeds.
     #[cold]
-    pub(super) fn bind(&self, way: Way<'_>, connection: Checkout, range: (i16, i16)) -> Result<Checkout, Box<Trouble>> {
+    pub(super) fn bind<'p>(
+        &self,
+        way: Way<'_>,
+        connection: Checkout<'p>,
+        range: (i16, i16),
+    ) -> Result<Checkout<'p>, Box<Trouble>> {
         self.try_bind(way, connection, range).map_err(|trouble| not_begun(*trouble))
     }
 
-    fn try_bind(&self, way: Way<'_>, connection: Checkout, range: (i16, i16)) -> Result<Checkout, Box<Trouble>> {
+    fn try_bind<'p>(
+        &self,
+        way: Way<'_>,
+        connection: Checkout<'p>,
+        range: (i16, i16),
+    ) -> Result<Checkout<'p>, Box<Trouble>> {
         let mut call = self.binding(range);
         let nothing_sent = || refused(SystemException::new(Kind::Internal, 0, Completion::No));
         let (mut connection, id) = call.transmit(way, connection)?.ok_or_else(nothing_sent)?;

@@ -20,7 +20,7 @@ use super::Operation;
 use super::driver::Driver;
 use super::machine::{Input, Written};
 use super::reply::{Body, Reply};
-use super::target::{Profile, RareTarget, Target};
+use super::target::{Binding, Profile, RareTarget, Target};
 use crate::client::connection::{Broken, Received};
 use crate::client::pool::Checkout;
 use crate::clock;
@@ -29,6 +29,7 @@ use crate::fault::Fault;
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::policy::{Due, SyncScope, Timeout};
+use crate::rt::client::Chosen;
 use crate::server::serving;
 
 /// How arguments are written; called again for every attempt, because version, alignment and code sets may differ.
@@ -37,26 +38,37 @@ pub(crate) type Arguments<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), C
 /// A two-way call through `object`, a reference of the ORB `core`.
 #[inline]
 pub(crate) fn invoke<'r, 'a>(
+    object: &'r ObjectRef,
+    operation: &Operation<'_>,
+    arguments: Arguments<'_, 'a>,
+) -> Result<Reply<'r>, SystemException> {
+    let core = object.core();
+    if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
+        return crate::poa::invoke_local(core, object, operation, arguments);
+    }
+    if crate::rt::client::has_policies_of_thread() {
+        return invoke_as(core, object, operation, arguments);
+    }
+    let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
+    Call::new(core, object, request)?.run_through(object)?.ok_or_else(no_reply_wanted)
+}
+
+/// The same under the policies of the calling thread, or through a reference that does not last as long as the reply.
+#[cold]
+pub(crate) fn invoke_as<'r, 'a>(
     core: &'r Arc<Core>,
     object: &ObjectRef,
     operation: &Operation<'_>,
     arguments: Arguments<'_, 'a>,
 ) -> Result<Reply<'r>, SystemException> {
-    if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
-        return crate::poa::invoke_local(core, object, operation, arguments);
-    }
-    let replaced;
-    let object = if crate::rt::client::has_policies_of_thread() {
-        replaced = crate::rt::client::under_policies_of_thread(core, object);
-        &replaced
-    } else {
-        object
-    };
+    let object = &crate::rt::client::under_policies_of_thread(core, object);
     let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
-    match Call::new(core, object, request)?.run()? {
-        Some(reply) => Ok(reply),
-        None => Err(SystemException::new(Kind::Internal, 0, Completion::Maybe)),
-    }
+    Call::new(core, object, request)?.run()?.ok_or_else(no_reply_wanted)
+}
+
+#[cold]
+fn no_reply_wanted() -> SystemException {
+    SystemException::new(Kind::Internal, 0, Completion::Maybe)
 }
 
 /// A oneway call.
@@ -84,7 +96,7 @@ pub(crate) fn oneway<'a>(
     };
     let mut call = Call::new(core, object, Request::Call { operation, response, arguments })?;
     call.may_be_held = scope == SyncScope::None;
-    call.run().map(drop)
+    call.run_through(object).map(drop)
 }
 
 /// Asks the server where the object is; forwards are followed and remembered.
@@ -174,6 +186,20 @@ pub(super) struct Way<'t> {
     pub(super) addressing: AddressingMode,
 }
 
+impl<'t> Way<'t> {
+    /// The first profile and its connections, where calls may begin with it.
+    #[inline]
+    fn first(core: &Core, binding: &'t Binding) -> Option<(Self, Chosen<'t>)> {
+        if !binding.begins_at_first() {
+            return None;
+        }
+        let target = binding.original(core);
+        let profile = target.profiles.first()?;
+        let chosen = profile.choose(core).ok()?;
+        Some((Way { target, profile, addressing: AddressingMode::Key }, chosen))
+    }
+}
+
 /// What stays the same from attempt to attempt.
 pub(super) struct Call<'r, 'c, 'a> {
     pub(super) core: &'r Arc<Core>,
@@ -206,33 +232,48 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         Ok(Call { core, object, request, due, priority: None, range: None, may_be_held: false, began, tells })
     }
 
-    /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send.
+    /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send. `object` is the
+    /// call's own, and lends the connection.
     #[inline]
-    fn run(mut self) -> Result<Option<Reply<'r>>, SystemException> {
-        let binding = self.object.binding();
-        if binding.begins_at_first() {
-            let target = binding.original(self.core);
-            if let Some(profile) = target.profiles.first()
-                && let Ok(chosen) = profile.choose(self.core)
-                && let Some(connection) = chosen.pool.idle(0)
-            {
-                self.priority = chosen.priority;
-                let way = Way { target, profile, addressing: AddressingMode::Key };
-                return match self.attempt(way, connection) {
-                    Ok(reply) => {
-                        binding.note_bound_at_first(profile);
-                        Ok(reply)
-                    }
-                    Err(trouble) => Driver::new(self).go_on(*trouble, false),
-                };
-            }
+    fn run_through(self, object: &'r ObjectRef) -> Result<Option<Reply<'r>>, SystemException> {
+        if let Some((way, chosen)) = Way::first(self.core, object.binding())
+            && let Some(connection) = chosen.pool.lend_idle()
+        {
+            return self.begin(way, chosen.priority, connection);
         }
         Driver::new(self).run()
     }
 
+    /// The same where the reply may outlive the object.
+    fn run(self) -> Result<Option<Reply<'r>>, SystemException> {
+        if let Some((way, chosen)) = Way::first(self.core, self.object.binding())
+            && let Some(connection) = chosen.pool.idle(0)
+        {
+            return self.begin(way, chosen.priority, connection);
+        }
+        Driver::new(self).run()
+    }
+
+    #[inline]
+    fn begin(
+        mut self,
+        way: Way<'_>,
+        priority: Option<i16>,
+        connection: Checkout<'r>,
+    ) -> Result<Option<Reply<'r>>, SystemException> {
+        self.priority = priority;
+        match self.attempt(way, connection) {
+            Ok(reply) => {
+                self.object.binding().note_bound_at_first(way.profile);
+                Ok(reply)
+            }
+            Err(trouble) => Driver::new(self).go_on(*trouble, false),
+        }
+    }
+
     /// Writes the request on `connection` and reads its reply.
     #[inline]
-    pub(super) fn attempt(&mut self, way: Way<'_>, connection: Checkout) -> Outcome<'r> {
+    pub(super) fn attempt(&mut self, way: Way<'_>, connection: Checkout<'r>) -> Outcome<'r> {
         match self.transmit(way, connection)? {
             Some((connection, id)) => self.await_reply(way, connection, id),
             None => Ok(None),
@@ -241,11 +282,11 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
 
     /// Writes the request on `connection`. The connection and the request id, if a reply is to be waited for.
     #[inline]
-    pub(super) fn transmit(
+    pub(super) fn transmit<'p>(
         &mut self,
         way: Way<'_>,
-        mut connection: Checkout,
-    ) -> Result<Option<(Checkout, u32)>, Box<Trouble>> {
+        mut connection: Checkout<'p>,
+    ) -> Result<Option<(Checkout<'p>, u32)>, Box<Trouble>> {
         let id = connection.request_id();
         let announce = self.to_announce(way, connection.announced);
         connection.announced = connection.announced.or(announce);
@@ -361,7 +402,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
 
     /// Reads messages until the reply to `id` is there.
     #[inline]
-    fn await_reply(&mut self, way: Way<'_>, mut connection: Checkout, id: u32) -> Outcome<'r> {
+    fn await_reply(&mut self, way: Way<'_>, mut connection: Checkout<'r>, id: u32) -> Outcome<'r> {
         loop {
             let received = match connection.receive(self.due, &self.core.config().limits, self.object.canceller()) {
                 Ok(received) => received,
@@ -380,10 +421,10 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     pub(super) fn arrived(
         &mut self,
         way: Way<'_>,
-        mut connection: Checkout,
+        mut connection: Checkout<'r>,
         id: u32,
         received: Received,
-    ) -> Result<Outcome<'r>, Checkout> {
+    ) -> Result<Outcome<'r>, Checkout<'r>> {
         let (header, octets) = match &received {
             Received::InPlace(header, length) => (*header, connection.in_place(*length)),
             Received::Assembled(whole) => (whole.header, whole.message.as_slice()),
@@ -412,7 +453,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     fn answer(
         &self,
         way: Way<'_>,
-        mut connection: Checkout,
+        mut connection: Checkout<'r>,
         received: Received,
         header: Header,
         head: &ReplyHead,
@@ -431,7 +472,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     pub(super) fn reply(
         &self,
         way: Way<'_>,
-        body: Body,
+        body: Body<'r>,
         header: Header,
         head: &ReplyHead,
         announced: Option<CodeSets>,
@@ -444,7 +485,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
 
     /// No reply, for whatever reason.
     #[cold]
-    pub(super) fn no_reply(&self, way: Way<'_>, mut connection: Checkout, id: u32, broken: Broken) -> Box<Trouble> {
+    pub(super) fn no_reply(&self, way: Way<'_>, mut connection: Checkout<'_>, id: u32, broken: Broken) -> Box<Trouble> {
         if !matches!(broken, Broken::Cancelled | Broken::TimedOut) {
             return self.lost(connection, Phase::Wait, Written::Whole, broken);
         }
@@ -472,7 +513,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
 
     /// The connection failed under the request.
     #[cold]
-    fn lost(&self, mut connection: Checkout, phase: Phase, written: Written, broken: Broken) -> Box<Trouble> {
+    fn lost(&self, mut connection: Checkout<'_>, phase: Phase, written: Written, broken: Broken) -> Box<Trouble> {
         let orderly = matches!(broken, Broken::Io(_))
             && written != Written::Nothing
             && connection.was_closed_orderly(&self.core.config().limits);

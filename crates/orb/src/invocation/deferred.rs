@@ -40,7 +40,7 @@ enum Progress {
     /// The request is out.
     Posted { target: Arc<Target>, profile: usize, posted: Posted },
     /// A call within the process has its answer.
-    Local(Result<Answer, SystemException>),
+    Local(Result<Answer<'static>, SystemException>),
     /// The reply has been asked for.
     Over,
 }

@@ -24,7 +24,7 @@ use crate::policy::{AllBusy, CallPolicies, RebindMode};
 /// What a request goes out on.
 enum Connection {
     /// The caller has it for itself.
-    Own(Checkout),
+    Own(Checkout<'static>),
     /// Others use it too.
     Shared(Arc<Multiplexed>),
 }

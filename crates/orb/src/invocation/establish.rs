@@ -52,7 +52,7 @@ fn at(
     let way = Way { target, profile, addressing: AddressingMode::Key };
     let until = call.due.fixed().moment();
     // All of them at once: one that is given back would be found again.
-    let mut made: Vec<Checkout> = Vec::new();
+    let mut made: Vec<Checkout<'_>> = Vec::new();
     for _ in 0..each {
         let Some(free) = chosen.pool.free(0) else {
             let exception = SystemException::new(Kind::NoResources, 0, Completion::No);

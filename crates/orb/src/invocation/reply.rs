@@ -14,13 +14,13 @@ use crate::orb::Core;
 #[derive(Debug)]
 pub struct Reply<'r> {
     core: &'r Arc<Core>,
-    answer: Answer,
+    answer: Answer<'r>,
 }
 
 /// A reply without its ORB.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    body: Body,
+pub(crate) struct Answer<'r> {
+    body: Body<'r>,
     /// Where the next value is.
     position: usize,
     exception: Option<Box<str>>,
@@ -31,14 +31,14 @@ pub(crate) struct Answer {
 
 /// Where the octets are.
 #[derive(Debug)]
-pub(crate) enum Body {
+pub(crate) enum Body<'r> {
     /// At the front of the connection's buffer, this long.
-    InPlace(Checkout, usize),
+    InPlace(Checkout<'r>, usize),
     /// In memory of its own, with the places where GIOP 1.1 fragments begin.
     Owned(Box<(Octets, Vec<usize>)>),
 }
 
-impl Body {
+impl Body<'_> {
     #[cold]
     pub(crate) fn owned(octets: Octets, breaks: Vec<usize>) -> Self {
         Body::Owned(Box::new((octets, breaks)))
@@ -56,7 +56,7 @@ impl Body {
 impl<'r> Reply<'r> {
     #[inline]
     pub(crate) fn new(
-        body: Body,
+        body: Body<'r>,
         core: &'r Arc<Core>,
         position: usize,
         (endian, version, code_sets): (Endian, Version, CodeSets),
@@ -65,8 +65,14 @@ impl<'r> Reply<'r> {
     }
 
     /// Without its ORB, to be kept.
-    pub(super) fn into_answer(self) -> Answer {
-        self.answer
+    pub(super) fn into_answer(mut self) -> Answer<'static> {
+        let octets = match &mut self.answer.body {
+            Body::InPlace(connection, length) => (connection.in_place(*length).to_vec().into(), Vec::new()),
+            Body::Owned(owned) => std::mem::take(&mut **owned),
+        };
+        let Answer { position, endian, version, code_sets, .. } = self.answer;
+        let exception = self.answer.exception.take();
+        Answer { body: Body::Owned(Box::new(octets)), position, exception, endian, version, code_sets }
     }
 
     /// Reads the repository id that a user exception begins with.
@@ -131,14 +137,14 @@ impl<'r> Reply<'r> {
     }
 }
 
-impl Answer {
+impl<'r> Answer<'r> {
     /// With the ORB that it belongs to.
-    pub(super) fn of(self, core: &Arc<Core>) -> Reply<'_> {
+    pub(super) fn of(self, core: &'r Arc<Core>) -> Reply<'r> {
         Reply { core, answer: self }
     }
 }
 
-impl Drop for Answer {
+impl Drop for Answer<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Body::InPlace(connection, length) = &mut self.body {

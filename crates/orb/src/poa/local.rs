@@ -219,7 +219,7 @@ pub(crate) fn invoke_local<'r, 'a>(
     let mut forwards = 0;
     loop {
         let Some(key) = target.binding().local_key(core) else {
-            return call::invoke(core, &target.with_policies(object.policies()), operation, arguments);
+            return call::invoke_as(core, &target.with_policies(object.policies()), operation, arguments);
         };
         let mut answer = attempt(core, key, operation.name(), &request, priority);
         if let Outcome::Held(hold @ (Hold::MainThread(_) | Hold::Lane(_))) = &answer.0 {

@@ -29,7 +29,7 @@ pub(crate) struct Simulated<'c, 'a> {
     whole: Option<Monotonic>,
     until: Option<Monotonic>,
     queued: bool,
-    waiting: Option<(Checkout, u32)>,
+    waiting: Option<(Checkout<'c>, u32)>,
     /// Known already, to be said at the end of the time.
     later: Option<Input>,
     /// Forwards followed.
@@ -123,7 +123,7 @@ impl<'c, 'a> Simulated<'c, 'a> {
     }
 
     /// No reply comes, for whatever reason.
-    fn no_reply(&mut self, connection: Checkout, id: u32, broken: Broken) -> Stop<'c> {
+    fn no_reply(&mut self, connection: Checkout<'_>, id: u32, broken: Broken) -> Stop<'c> {
         let target = Arc::clone(&self.driver.target);
         let Some(profile) = target.profiles.get(self.driver.profile) else { return self.tell(Input::ConnectFailed) };
         let way = Way { target: &target, profile, addressing: self.driver.addressing };
