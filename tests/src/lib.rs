@@ -13,6 +13,7 @@ use corelane::{
 use corelane_sys::counters;
 
 pub mod real_time;
+pub mod through;
 
 corelane::include_idl!("probe");
 

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, served_by};
-use corelane::{Endpoint, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, Transports};
-use corelane_net::{Half, Listener, Peer, Properties, Stream, Tcp, Transport, Wait};
-use corelane_sys::clock::Monotonic;
+use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, Transports};
+use corelane_net::{Half, Peer, Stream, Tcp, Wait};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{Builder, CpuSet, Scheduling, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, fifo_orb, require_fifo, said, until};
+use corelane_tests::through::through;
 
 /// CORBA priorities, and native ones by the default mapping.
 const LOW: i16 = 335;
@@ -134,48 +134,11 @@ impl Stage {
     }
 }
 
-/// TCP whose streams pass the stage.
+/// A stream that passes the stage.
 #[derive(Debug)]
-struct Staged<T>(T, Arc<Stage>);
+struct Staged(Box<dyn Stream>, Arc<Stage>);
 
-impl Transport for Staged<Tcp> {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
-    fn serves(&self, endpoint: &Endpoint) -> bool {
-        self.0.serves(endpoint)
-    }
-
-    fn connect_with(
-        &self,
-        endpoint: &Endpoint,
-        properties: &Properties,
-        deadline: Option<Monotonic>,
-    ) -> io::Result<Box<dyn Stream>> {
-        self.0.connect_with(endpoint, properties, deadline)
-    }
-
-    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
-        Ok(Box::new(Staged(self.0.listen(endpoint)?, Arc::clone(&self.1))))
-    }
-}
-
-impl Listener for Staged<Box<dyn Listener>> {
-    fn accept(&self) -> io::Result<Box<dyn Stream>> {
-        Ok(Box::new(Staged(self.0.accept()?, Arc::clone(&self.1))))
-    }
-
-    fn readiness(&self) -> BorrowedFd<'_> {
-        self.0.readiness()
-    }
-
-    fn local(&self) -> &Endpoint {
-        self.0.local()
-    }
-}
-
-impl Stream for Staged<Box<dyn Stream>> {
+impl Stream for Staged {
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
         self.0.recv(buffer, wait)
     }
@@ -204,7 +167,12 @@ impl Stream for Staged<Box<dyn Stream>> {
 
 fn staged(stage: &Arc<Stage>) -> Orb {
     require_fifo();
-    let transports = Transports::new(vec![Arc::new(Staged(Tcp::new(), Arc::clone(stage)))]);
+    let own = Arc::clone(stage);
+    let tcp = through(Arc::new(Tcp::new()), move |stream, made_to| match made_to {
+        None => Box::new(Staged(stream, Arc::clone(&own))),
+        Some(_) => stream,
+    });
+    let transports = Transports::new(vec![tcp]);
     let orb = Orb::builder().transports(transports).listen("tcp:127.0.0.1:0").build().unwrap();
     orb.root_poa().manager().activate().unwrap();
     orb

@@ -1,7 +1,6 @@
 //! The 72 combinations of bands, pools, protocols and private connections: which profile, lane and connection a call takes, and when it is
 //! refused. A table's worth of rules (docs/real-time.md), each combination checked at three priorities.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,10 +10,10 @@ use corelane::rt::{
     RtConfig, RtPolicies, SchedulingClass, TcpProperties, ThreadpoolConfig, ThreadpoolId, UnixProperties,
 };
 use corelane::{Endpoint, ObjectRef, Orb, SystemExceptionKind as Kind};
-use corelane_net::{Listener, Properties, Stream, Tcp, Transport, Transports, Unix};
-use corelane_sys::clock::Monotonic;
+use corelane_net::{Tcp, Transport, Transports, Unix};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_tests::real_time::{Reporter, Who, ask, fifo_orb, said};
+use corelane_tests::through::through;
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 
@@ -98,37 +97,6 @@ impl Combination {
     }
 }
 
-/// TCP and Unix sockets; notes where connections are made to.
-#[derive(Clone, Debug)]
-struct Noting {
-    inner: Arc<dyn Transport>,
-    made: Arc<Mutex<Vec<Endpoint>>>,
-}
-
-impl Transport for Noting {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn serves(&self, endpoint: &Endpoint) -> bool {
-        self.inner.serves(endpoint)
-    }
-
-    fn connect_with(
-        &self,
-        endpoint: &Endpoint,
-        properties: &Properties,
-        deadline: Option<Monotonic>,
-    ) -> io::Result<Box<dyn Stream>> {
-        self.made.lock().push(endpoint.clone());
-        self.inner.connect_with(endpoint, properties, deadline)
-    }
-
-    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
-        self.inner.listen(endpoint)
-    }
-}
-
 /// The native priority of a thread that runs at this one: linear over 1 to 99 by default.
 fn native(class: SchedulingClass, priority: i16) -> u8 {
     let priority = Priority::new(priority).unwrap();
@@ -190,7 +158,13 @@ struct Client {
 impl Client {
     fn start(class: SchedulingClass) -> Self {
         let made = Arc::new(Mutex::new("connections made", Scope::Orb, Vec::new()));
-        let noting = |inner: Arc<dyn Transport>| Arc::new(Noting { inner, made: Arc::clone(&made) });
+        let noting = |inner: Arc<dyn Transport>| {
+            let made = Arc::clone(&made);
+            through(inner, move |stream, made_to| {
+                made.lock().extend(made_to.cloned());
+                stream
+            })
+        };
         let transports: Vec<Arc<dyn Transport>> = vec![noting(Arc::new(Tcp::new())), noting(Arc::new(Unix))];
         let config = RtConfig { scheduling: class, ..RtConfig::default() };
         let orb = Orb::builder().real_time(config).transports(Transports::new(transports)).build().unwrap();

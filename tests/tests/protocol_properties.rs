@@ -1,7 +1,6 @@
 //! What ServerProtocol and ClientProtocol policies, and network priorities, do to the sockets of both sides: read back from the kernel.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use corelane::poa::{PoaError, PoaPolicies};
@@ -9,80 +8,25 @@ use corelane::rt::{
     DscpTable, LaneConfig, LanesConfig, PriorityModel, Protocol, RtClientPolicies, RtConfig, RtPolicies,
     SchedulingClass, TcpProperties, ThreadpoolConfig, UnixProperties,
 };
-use corelane::{Endpoint, ObjectRef, Orb, SystemExceptionKind as Kind};
-use corelane_net::{Listener, Properties, Stream, Tcp, Transport, Transports, Unix};
-use corelane_sys::clock::Monotonic;
+use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
+use corelane_net::{Tcp, Transport, Transports, Unix};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::socket;
 use corelane_tests::real_time::{RawClient, Reporter, ask};
+use corelane_tests::through::through;
 use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 use corelane_wire::ior::profile_tag;
-
-/// A transport that keeps a descriptor of every connection that it makes or accepts.
-#[derive(Clone, Debug)]
-struct Spy {
-    inner: Arc<dyn Transport>,
-    seen: Arc<Mutex<Vec<OwnedFd>>>,
-}
-
-impl Spy {
-    fn note(&self, stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
-        self.seen.lock().push(stream.readiness().expect("a descriptor").try_clone_to_owned()?);
-        Ok(stream)
-    }
-}
-
-impl Transport for Spy {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn serves(&self, endpoint: &Endpoint) -> bool {
-        self.inner.serves(endpoint)
-    }
-
-    fn connect_with(
-        &self,
-        endpoint: &Endpoint,
-        properties: &Properties,
-        deadline: Option<Monotonic>,
-    ) -> io::Result<Box<dyn Stream>> {
-        self.note(self.inner.connect_with(endpoint, properties, deadline)?)
-    }
-
-    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
-        Ok(Box::new(SpyListener { inner: self.inner.listen(endpoint)?, spy: self.clone() }))
-    }
-}
-
-#[derive(Debug)]
-struct SpyListener {
-    inner: Box<dyn Listener>,
-    spy: Spy,
-}
-
-impl Listener for SpyListener {
-    fn accept(&self) -> io::Result<Box<dyn Stream>> {
-        self.spy.note(self.inner.accept()?)
-    }
-
-    fn set_properties(&self, properties: &Properties) -> io::Result<()> {
-        self.inner.set_properties(properties)
-    }
-
-    fn readiness(&self) -> BorrowedFd<'_> {
-        self.inner.readiness()
-    }
-
-    fn local(&self) -> &Endpoint {
-        self.inner.local()
-    }
-}
 
 /// An ORB, and the descriptors of its connections.
 fn watched(listen: &[String]) -> (Orb, Arc<Mutex<Vec<OwnedFd>>>) {
     let seen = Arc::new(Mutex::new("descriptors", Scope::Orb, Vec::new()));
-    let spy = |inner: Arc<dyn Transport>| Arc::new(Spy { inner, seen: Arc::clone(&seen) }) as Arc<dyn Transport>;
+    let spy = |inner: Arc<dyn Transport>| {
+        let seen = Arc::clone(&seen);
+        through(inner, move |stream, _| {
+            seen.lock().push(stream.readiness().expect("a descriptor").try_clone_to_owned().expect("a copy of it"));
+            stream
+        })
+    };
     let table = DscpTable::new([(0, 8), (100, 26), (200, 46)]).unwrap();
     let config = RtConfig { scheduling: SchedulingClass::Fair, network: Some(Arc::new(table)), ..RtConfig::default() };
     let mut builder = Orb::builder()
