@@ -41,6 +41,18 @@ pub struct Cast<'s> {
 }
 
 impl<'s> Cast<'s> {
+    /// To borrow the servant as the `dyn I` of this type.
+    #[inline]
+    pub(crate) fn new(interface: TypeId) -> Self {
+        Cast { interface, found: None, owned: None }
+    }
+
+    /// The servant as that, if it was offered.
+    #[inline]
+    pub(crate) fn found(&self) -> Option<&ErasedRef<'s>> {
+        self.found.as_ref()
+    }
+
     /// The servant is this, as an implementation of `I`; `borrow` and `share` turn it into one. Nothing happens if another interface is
     /// asked for.
     #[inline]
@@ -94,12 +106,10 @@ impl Servant {
         slot
     }
 
-    /// The same for as long as the servant is held: a reference to the `dyn I` of this type.
+    /// The same for as long as the servant is held: `cast` has [found](Cast::found) the interface then.
     #[inline]
-    pub(crate) fn cast(&self, interface: TypeId) -> Option<ErasedRef<'_>> {
-        let mut cast = Cast { interface, found: None, owned: None };
-        self.0.cast(&mut cast);
-        cast.found
+    pub(crate) fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+        self.0.cast(cast);
     }
 
     #[inline]

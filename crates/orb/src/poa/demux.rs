@@ -94,8 +94,9 @@ pub(crate) enum ClientPriority {
 
 /// What a request is for.
 pub(crate) enum Found<'f> {
-    /// A servant, held for the time of the call.
-    Servant(Target<'f>),
+    /// A servant, held for the time of the call. Where the target was put together: copied it would be read before its parts had left the
+    /// processor's store buffer, which takes longer than finding it.
+    Servant(&'f Target<'f>),
     /// The object is elsewhere.
     Forward(ObjectRef),
     /// Not now.
@@ -107,7 +108,6 @@ pub(crate) enum Found<'f> {
 }
 
 /// A servant and the object that it stands for.
-#[derive(Clone, Copy)]
 pub(crate) struct Target<'f> {
     pub(crate) poa: &'f Arc<PoaCore>,
     pub(crate) servant: &'f Servant,
@@ -203,7 +203,6 @@ impl Adapters {
     }
 
     /// Whether a request of this POA runs on the calling thread, and at which priority.
-    #[inline]
     fn place(
         &self,
         poa: &Arc<PoaCore>,
@@ -211,7 +210,7 @@ impl Adapters {
         object: Option<Priority>,
         id: &[u8],
     ) -> Result<Option<Priority>, Found<'static>> {
-        if poa.rt.is_none() && station::is_plain() {
+        if is_served_anywhere(poa) {
             return Ok(None);
         }
         let Ok(core) = poa.orb() else { return Ok(None) };
@@ -272,12 +271,15 @@ impl Adapters {
             && let Some(active) = running.objects.get(object.slot, object.generation)
         {
             let id = &object.to_octets();
-            let priority = match self.place(&running, wanted, active.priority, id) {
-                Ok(priority) => priority,
-                Err(elsewhere) => return act(elsewhere),
-            };
+            let mut priority = None;
+            if !is_served_anywhere(&running) {
+                match self.place(&running, wanted, active.priority, id) {
+                    Ok(placed) => priority = placed,
+                    Err(elsewhere) => return act(elsewhere),
+                }
+            }
             let target = Target { poa: &running, servant: &active.servant, id, in_map: true, priority, lent: None };
-            return act(Found::Servant(target));
+            return act(Found::Servant(&target));
         }
         self.find_slowly(&running, wanted, &object.to_octets(), act)
     }
@@ -325,11 +327,14 @@ impl Adapters {
             // Looked at again by who is counted: see `SlotTable::in_flight`.
             && running.is_open()
         {
-            let priority = match self.place(poa, wanted, *priority, id) {
-                Ok(priority) => priority,
-                Err(elsewhere) => return act(elsewhere),
-            };
-            return act(Found::Servant(Target { poa, servant, id, in_map: true, priority, lent: None }));
+            let mut at = None;
+            if !is_served_anywhere(poa) {
+                match self.place(poa, wanted, *priority, id) {
+                    Ok(placed) => at = placed,
+                    Err(elsewhere) => return act(elsewhere),
+                }
+            }
+            return act(Found::Servant(&Target { poa, servant, id, in_map: true, priority: at, lent: None }));
         }
         drop(entry);
         self.find_elsewhere(wanted, act)
@@ -413,22 +418,18 @@ impl Adapters {
                     && let Some(active) = poa.objects.get(slot, generation)
                 {
                     let target = Target { poa, servant: &active.servant, id, in_map: true, priority, lent: None };
-                    return act(Found::Servant(target));
+                    return act(Found::Servant(&target));
                 }
                 if let Some(Entry::Object { servant, .. }) = self.find_object(key).as_deref() {
-                    return act(Found::Servant(Target { poa, servant, id, in_map: true, priority, lent: None }));
+                    return act(Found::Servant(&Target { poa, servant, id, in_map: true, priority, lent: None }));
                 }
             }
             match poa.policies.request_processing {
                 RequestProcessing::ActiveObjectMapOnly => return act(Found::Refused(no_such_object())),
                 RequestProcessing::DefaultServant => {
                     let default = poa.default_servant.load();
-                    return act(match &*default {
-                        Some(servant) => {
-                            Found::Servant(Target { poa, servant, id, in_map: false, priority, lent: None })
-                        }
-                        None => Found::Refused(no_default_servant()),
-                    });
+                    let Some(servant) = &*default else { return act(Found::Refused(no_default_servant())) };
+                    return act(Found::Servant(&Target { poa, servant, id, in_map: false, priority, lent: None }));
                 }
                 RequestProcessing::ServantManager if poa.retains() => match poa.incarnate(id) {
                     Incarnated::LookAgain => {}
@@ -437,13 +438,14 @@ impl Adapters {
                     Incarnated::Refused(exception) => return act(Found::Refused(exception)),
                 },
                 RequestProcessing::ServantManager => {
-                    return act(match &poa.preinvoke(id, wanted.operation) {
+                    return match &poa.preinvoke(id, wanted.operation) {
                         Preinvoked::Servant(servant, lent) => {
-                            Found::Servant(Target { poa, servant, id, in_map: false, priority, lent: Some(lent) })
+                            let lent = Some(lent);
+                            act(Found::Servant(&Target { poa, servant, id, in_map: false, priority, lent }))
                         }
-                        Preinvoked::Forward(reference) => Found::Forward(reference.clone()),
-                        Preinvoked::Refused(exception) => Found::Refused(exception.clone()),
-                    });
+                        Preinvoked::Forward(reference) => act(Found::Forward(reference.clone())),
+                        Preinvoked::Refused(exception) => act(Found::Refused(exception.clone())),
+                    };
                 }
             }
         }
@@ -666,6 +668,12 @@ impl Adapters {
     fn no_poa(&self, place: Place) -> SystemException {
         if self.ending.lock().iter().any(|poa| poa.place == place) { ending() } else { no_such_object() }
     }
+}
+
+/// Whether requests of this POA run on the calling thread, as it is: neither has anything to do with priorities.
+#[inline]
+fn is_served_anywhere(poa: &PoaCore) -> bool {
+    poa.rt.is_none() && station::is_plain()
 }
 
 /// Where an object is, as LocateRequest asks.

@@ -15,7 +15,7 @@ use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
 use super::hold::{Held, Hold, Kept};
-use super::{ClientPriority, Found, Located, Wanted};
+use super::{ClientPriority, Found, Located, Target, Wanted};
 use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::{Body, Operation, Reply, call};
@@ -23,7 +23,7 @@ use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::policy::Due;
 use crate::rt::Running;
-use crate::servant::{Servant, ServerCall};
+use crate::servant::{Cast, Servant, ServerCall};
 use crate::server::request::{Outcome, panicked, run};
 
 /// Forwards that a local call follows.
@@ -39,21 +39,32 @@ enum Looked {
     Otherwise,
 }
 
-/// A call, as far as what is the same for all operations needs to know it: the rest is compiled once for each of them.
+/// What is the same for all operations of a call, and compiled once for all of them; [`Direct`] is the rest.
+#[derive(Clone, Copy)]
+struct Call<'c> {
+    object: &'c ObjectRef,
+    /// The object itself is looked for, and not where it has been forwarded to.
+    own: bool,
+    operation: &'static str,
+    /// What the servant is to implement.
+    interface: TypeId,
+}
+
+/// What a call does that depends on the operation.
 trait Direct {
-    /// The servant as the interface, if it implements that and the call has not been made yet.
-    fn takes<'s>(&self, servant: &'s Servant) -> Option<ErasedRef<'s>>;
     /// The servant as the interface, to be kept.
     fn keeps(&self, servant: &Servant) -> Option<ErasedArc>;
-    /// Makes the call on what [`takes`](Direct::takes) gave.
-    fn run(&mut self, servant: ErasedRef<'_>);
+    /// Makes the call on the servant as the interface.
+    fn run(&mut self, servant: &ErasedRef<'_>);
     /// This is the result, whatever it was before.
     fn fail(&mut self, exception: SystemException);
 }
 
 struct Typed<I: ?Sized, T, E, F> {
     call: Option<F>,
-    result: Option<Result<T, E>>,
+    /// Apart from the error: a result that is copied whole is read before its parts have left the processor's store buffer.
+    value: Option<T>,
+    error: Option<E>,
     interface: PhantomData<fn(&I)>,
 }
 
@@ -63,22 +74,21 @@ where
     E: From<SystemException>,
     F: FnOnce(&I) -> Result<T, E>,
 {
-    fn takes<'s>(&self, servant: &'s Servant) -> Option<ErasedRef<'s>> {
-        if self.call.is_some() { servant.cast(TypeId::of::<I>()) } else { None }
-    }
-
     fn keeps(&self, servant: &Servant) -> Option<ErasedArc> {
         servant.implements::<I>().map(ErasedArc::new)
     }
 
-    fn run(&mut self, servant: ErasedRef<'_>) {
+    fn run(&mut self, servant: &ErasedRef<'_>) {
         if let (Some(servant), Some(call)) = (servant.get::<I>(), self.call.take()) {
-            self.result = Some(call(servant));
+            match call(servant) {
+                Ok(value) => self.value = Some(value),
+                Err(error) => self.error = Some(error),
+            }
         }
     }
 
     fn fail(&mut self, exception: SystemException) {
-        self.result = Some(Err(exception.into()));
+        self.error = Some(exception.into());
     }
 }
 
@@ -90,75 +100,82 @@ pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemExc
     operation: &'static str,
     call: impl FnOnce(&I) -> Result<T, E>,
 ) -> Option<Result<T, E>> {
-    let mut direct = Typed { call: Some(call), result: None, interface: PhantomData };
-    if is_over(object, key, operation, &mut direct) { direct.result } else { None }
+    let mut direct = Typed { call: Some(call), value: None, error: None, interface: PhantomData };
+    let call = Call { object, own: true, operation, interface: TypeId::of::<I>() };
+    if !is_over(&call, key, &mut direct) {
+        return None;
+    }
+    match direct.error {
+        Some(error) => Some(Err(error)),
+        None => direct.value.map(Ok),
+    }
 }
 
 /// Whether the call has a result now.
-fn is_over(object: &ObjectRef, key: &[u8], operation: &'static str, direct: &mut dyn Direct) -> bool {
-    let core = object.core();
-    if let Err(unusable) = core.check_usable() {
+fn is_over(call: &Call<'_>, key: &[u8], direct: &mut dyn Direct) -> bool {
+    if let Err(unusable) = call.object.core().check_usable() {
         direct.fail(unusable);
         return true;
     }
-    match look(object, key, true, operation, direct) {
+    match look(call, key, direct) {
         Looked::Over => true,
         Looked::Otherwise => false,
-        Looked::Forward(reference) => follow(object, reference, operation, direct),
+        Looked::Forward(reference) => follow(call, reference, direct),
     }
 }
 
-/// `own`: the key is the object's own, and not that of where it has been forwarded to.
-fn look(object: &ObjectRef, key: &[u8], own: bool, operation: &'static str, direct: &mut dyn Direct) -> Looked {
-    let core = object.core();
+fn look(call: &Call<'_>, key: &[u8], direct: &mut dyn Direct) -> Looked {
     let (priority, ceiling) = (ClientPriority::OfCaller, Priority::MAX);
-    let wanted = Wanted { key, operation: operation.as_bytes(), priority, band: None, ceiling };
-    core.adapters().find(wanted, |found| {
-        let target = match found {
-            Found::Servant(target) => target,
-            Found::Refused(exception) | Found::Misplaced(exception) => {
-                direct.fail(exception);
-                return Looked::Over;
-            }
-            Found::Forward(reference) => return Looked::Forward(reference),
-            Found::Held(_) => return Looked::Otherwise,
-        };
-        let Some(servant) = direct.takes(target.servant) else {
-            let Err(exception) = target.finish(operation.as_bytes()) else { return Looked::Otherwise };
+    let wanted = Wanted { key, operation: call.operation.as_bytes(), priority, band: None, ceiling };
+    call.object.core().adapters().find(wanted, |found| match found {
+        Found::Servant(target) => serve(call, target, direct),
+        Found::Refused(exception) | Found::Misplaced(exception) => {
             direct.fail(exception);
-            return Looked::Over;
-        };
-        if own && !target.is_lent() {
-            object.call_directly(|| direct.keeps(target.servant));
+            Looked::Over
         }
-        let Some(_frame) = Upcall::enter(&target) else {
-            // A servant that was lent goes back.
-            let _ = target.finish(operation.as_bytes());
-            direct.fail(super::incarnation::too_deep());
-            return Looked::Over;
-        };
-        let _priority = match Running::begin(core, target.priority, None) {
-            Ok(running) => running,
-            Err(exception) => {
-                let _ = target.finish(operation.as_bytes());
-                direct.fail(exception);
-                return Looked::Over;
-            }
-        };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| direct.run(servant))) {
-            direct.fail(panicked(core, target, operation.as_bytes(), &*panic));
-        }
-        if let Err(exception) = target.finish(operation.as_bytes()) {
-            direct.fail(exception);
-        }
-        Looked::Over
+        Found::Forward(reference) => Looked::Forward(reference),
+        Found::Held(_) => Looked::Otherwise,
     })
+}
+
+#[inline]
+fn serve(call: &Call<'_>, target: &Target<'_>, direct: &mut dyn Direct) -> Looked {
+    let (core, operation) = (call.object.core(), call.operation.as_bytes());
+    let mut cast = Cast::new(call.interface);
+    target.servant.cast(&mut cast);
+    let Some(servant) = cast.found() else {
+        let Err(exception) = target.finish(operation) else { return Looked::Otherwise };
+        direct.fail(exception);
+        return Looked::Over;
+    };
+    if call.own && !target.is_lent() {
+        call.object.call_directly(|| direct.keeps(target.servant));
+    }
+    let Some(_frame) = Upcall::enter(target) else {
+        // A servant that was lent goes back.
+        let _ = target.finish(operation);
+        direct.fail(super::incarnation::too_deep());
+        return Looked::Over;
+    };
+    let running = Running::begin();
+    if let Err(exception) = running.change(core, target.priority, None) {
+        let _ = target.finish(operation);
+        direct.fail(exception);
+        return Looked::Over;
+    }
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| direct.run(servant))) {
+        direct.fail(panicked(core, target, operation, &*panic));
+    }
+    if let Err(exception) = target.finish(operation) {
+        direct.fail(exception);
+    }
+    Looked::Over
 }
 
 /// Goes on where an object has been forwarded to; `false` if the call is to be marshalled.
 #[cold]
-fn follow(object: &ObjectRef, mut reference: ObjectRef, operation: &'static str, direct: &mut dyn Direct) -> bool {
-    let core = object.core();
+fn follow(call: &Call<'_>, mut reference: ObjectRef, direct: &mut dyn Direct) -> bool {
+    let (object, core) = (call.object, call.object.core());
     for _ in 0..FORWARDS {
         let Some(key) = reference.binding().local_key(core) else {
             // The marshalled call begins there, so that nobody is asked twice for one call.
@@ -166,7 +183,7 @@ fn follow(object: &ObjectRef, mut reference: ObjectRef, operation: &'static str,
             object.binding().set_forwarded(Some(Arc::new(target)));
             return false;
         };
-        match look(object, key, false, operation, direct) {
+        match look(&Call { own: false, ..*call }, key, direct) {
             Looked::Over => return true,
             Looked::Otherwise => return false,
             Looked::Forward(next) => reference = next,

@@ -118,21 +118,27 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// The calling thread runs an upcall at `priority` from now on (`None`: as it is), but not above `most`.
+    /// The calling thread runs an upcall from now on, as it is.
     #[inline]
-    pub(crate) fn begin(
+    pub(crate) fn begin() -> Self {
+        Running { priority: NOW.get(), native: Before::now() }
+    }
+
+    /// It runs it at `priority` (`None`: as it is), but not above `most`.
+    #[inline]
+    pub(crate) fn change(
+        &self,
         core: &Core,
         priority: Option<Priority>,
         most: Option<Priority>,
-    ) -> Result<Self, SystemException> {
-        let running = Running { priority: NOW.get(), native: Before::now() };
+    ) -> Result<(), SystemException> {
         if let Some(priority) = priority {
             raise(core, most.map_or(priority, |most| priority.min(most)))?;
         }
         if let Some(most) = most {
             lower(core, most);
         }
-        Ok(running)
+        Ok(())
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn of_thread(stamp: u64) -> Station {
 /// Whether the calling thread belongs to no real-time pool of any ORB.
 #[inline]
 pub(crate) fn is_plain() -> bool {
-    let pool = STATION.get().pool;
+    let pool = STATION.with(|station| station.get().pool);
     pool == DEFAULT_POOL || pool == NOWHERE
 }
 

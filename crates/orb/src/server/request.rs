@@ -309,12 +309,12 @@ pub(crate) fn run(
 #[inline]
 fn upcall(
     core: &Core,
-    target: Target<'_>,
+    target: &Target<'_>,
     operation: &[u8],
     call: &mut ServerCall<'_>,
     overdue: Option<Overdue>,
 ) -> Result<(), SystemException> {
-    let Some(_frame) = Upcall::enter(&target) else {
+    let Some(_frame) = Upcall::enter(target) else {
         // A servant that was lent goes back.
         let _ = target.finish(operation);
         return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
@@ -323,10 +323,10 @@ fn upcall(
         Ok(most) => most.flatten(),
         Err(exception) => return target.finish(operation).and(Err(exception)),
     };
-    let _priority = match Running::begin(core, target.priority, most) {
-        Ok(running) => running,
-        Err(exception) => return target.finish(operation).and(Err(exception)),
-    };
+    let running = Running::begin();
+    if let Err(exception) = running.change(core, target.priority, most) {
+        return target.finish(operation).and(Err(exception));
+    }
     let skeleton = target.servant.skeleton();
     let result = match catch_unwind(AssertUnwindSafe(|| skeleton.dispatch(operation, call))) {
         Ok(Ok(())) => Ok(()),
@@ -341,7 +341,7 @@ fn upcall(
 /// have raised it, with a minor code of its own.
 #[cold]
 fn implicit(
-    target: Target<'_>,
+    target: &Target<'_>,
     operation: &[u8],
     call: &mut ServerCall<'_>,
     exception: SystemException,
@@ -374,7 +374,12 @@ fn not_here(why: &'static str) -> SystemException {
 }
 
 #[cold]
-pub(crate) fn panicked(core: &Core, target: Target<'_>, operation: &[u8], panic: &(dyn Any + Send)) -> SystemException {
+pub(crate) fn panicked(
+    core: &Core,
+    target: &Target<'_>,
+    operation: &[u8],
+    panic: &(dyn Any + Send),
+) -> SystemException {
     report_panic(core, target.servant.repository_id(), &String::from_utf8_lossy(operation), panic);
     if target.poa.policies().on_panic == OnPanic::Deactivate {
         target.deactivate();
