@@ -439,6 +439,50 @@ fn deactivation_etherealizes_on_demand_and_only_when_requests_are_done() {
     }
 }
 
+/// From its second call on a reference finds its object without asking for the POA. What waits for requests waits for these too.
+#[test]
+fn later_calls_within_the_process_are_waited_for() {
+    type End = fn(&Poa, &ObjectId) -> Result<(), PoaError>;
+    let ends: [(End, bool, Option<Kind>); 4] = [
+        (|poa, _| poa.manager().discard_requests(true), true, Some(Kind::Transient)),
+        (|poa, _| poa.manager().hold_requests(true).and_then(|()| poa.manager().activate()), true, None),
+        (|poa, _| poa.destroy(true, true), true, Some(Kind::ObjectNotExist)),
+        (|poa, object| poa.deactivate_object(object), false, Some(Kind::ObjectNotExist)),
+    ];
+    let world = World::new();
+    for (number, (end, waits, then)) in ends.into_iter().enumerate() {
+        let poa = own_manager(&world, &number.to_string(), RETAINING);
+        poa.manager().activate().unwrap();
+        let (slow, stays, dropped) = (Slow::default(), Arc::new(AtomicBool::new(false)), Arc::default());
+        let (stay, inside) = ((slow.clone(), Arc::clone(&stays)), OnDrop(Arc::clone(&dropped)));
+        let servant = servant(move || {
+            let _inside = &inside;
+            if stay.1.load(Ordering::SeqCst) {
+                stay.0.stay();
+            }
+            Ok(1)
+        });
+        let object = poa.activate_object(&servant).unwrap();
+        drop(servant);
+        let reference = poa.id_to_reference(&object).unwrap();
+        assert_eq!(call(&reference).unwrap(), 1);
+        stays.store(true, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            let calls = [(); 2].map(|()| scope.spawn(|| call(&reference)));
+            slow.wait_entered(2);
+            let ended = scope.spawn(|| end(&poa, &object));
+            a_while();
+            assert_eq!(ended.is_finished(), !waits);
+            assert!(!dropped.load(Ordering::SeqCst));
+            slow.go_on();
+            calls.into_iter().for_each(|call| assert_eq!(call.join().unwrap().unwrap(), 1));
+            ended.join().unwrap().unwrap();
+        });
+        assert_eq!(call(&reference).map_err(|exception| exception.kind()).err(), then);
+        eventually(|| dropped.load(Ordering::SeqCst) == (then == Some(Kind::ObjectNotExist)));
+    }
+}
+
 struct OnDrop(Arc<AtomicBool>);
 
 impl Drop for OnDrop {

@@ -321,6 +321,18 @@ impl<T> SlotTable<T> {
         if generation_of(word) == generation { (word & COUNT) as u32 } else { 0 }
     }
 
+    /// Whether anybody uses any entry now, retired ones among them; looks at every slot. Callers whose `get` is about to fail count for a
+    /// moment.
+    ///
+    /// For who changes something first, as with [`in_flight`](Self::in_flight); and whoever this finds inside finds, when it has left, what was
+    /// changed before.
+    pub fn is_in_use(&self) -> bool {
+        let end = self.writer.lock().unused;
+        // As in `in_flight`.
+        let is_in_use = |slot: &Slot<T>| slot.word.fetch_add(0, Ordering::AcqRel) & COUNT != 0;
+        (0..end).any(|index| self.slot(index).is_some_and(is_in_use))
+    }
+
     /// The generation that the slot of this index has reached; 0 if it was never used.
     pub fn last_generation(&self, index: u32) -> u32 {
         self.slot(index).map_or(0, |slot| generation_of(slot.word.load(Ordering::Relaxed)))
@@ -363,8 +375,8 @@ impl<T> SlotTable<T> {
     /// Counts the caller out; as the last one out of a retired slot, disposes of the value.
     #[inline]
     fn leave(&self, index: u32, slot: &Slot<T>) {
-        // Release: pairs with `claim` (leave).
-        let before = slot.word.fetch_sub(1, Ordering::Release);
+        // Release: pairs with `claim` (leave). Acquire: pairs with `is_in_use`.
+        let before = slot.word.fetch_sub(1, Ordering::AcqRel);
         if before & (RETIRED | TAKEN | COUNT) == RETIRED | 1 {
             self.last_out(index, slot, generation_of(before));
         }

@@ -13,6 +13,7 @@ use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Version};
 use crate::client::bands::{Band, Bands};
 use crate::exception::SystemException;
 use crate::orb::Core;
+use crate::poa::Home;
 use crate::rt::client::{Asked, Chosen, Lanes, Said};
 
 /// A reference's way to its object, shared by all copies of the reference.
@@ -25,6 +26,7 @@ pub(crate) struct Binding {
     /// Spares the look where nothing was forwarded.
     moved: AtomicBool,
     local: OnceLock<Option<Box<[u8]>>>,
+    home: OnceLock<Home>,
     asked: Asked,
     /// What the reference itself asks for.
     own: Asked,
@@ -90,6 +92,7 @@ impl Binding {
             forwarded: Published::new("forwarded target", Scope::Orb, None),
             moved: AtomicBool::new(false),
             local: OnceLock::new(),
+            home: OnceLock::new(),
         }
     }
 
@@ -183,6 +186,23 @@ impl Binding {
     #[inline]
     pub(crate) fn local_key(&self, core: &Core) -> Option<&[u8]> {
         self.local.get_or_init(|| core.local_key(&self.ior)).as_deref()
+    }
+
+    /// Where the object is in this very ORB, once a call has found it.
+    #[inline]
+    pub(crate) fn home(&self) -> Option<&Home> {
+        self.home.get()
+    }
+
+    /// A call has found the object; the first one remembers where.
+    #[inline]
+    pub(crate) fn settle(&self, home: impl FnOnce() -> Option<Home>) {
+        if self.home.get().is_none()
+            && let Some(home) = home()
+        {
+            // Another thread may have been faster, with the same.
+            let _ = self.home.set(home);
+        }
     }
 
     #[inline]

@@ -346,7 +346,7 @@ impl PoaCore {
         self.default_servant.load().as_ref() == Some(servant)
     }
 
-    fn servant_of(&self, id: &[u8]) -> Result<Servant, PoaError> {
+    fn servant_of(self: &Arc<Self>, id: &[u8]) -> Result<Servant, PoaError> {
         let active = if self.retains() { self.look(id, Servant::clone) } else { None };
         active.or_else(|| self.default_servant.load().clone()).ok_or(PoaError::ObjectNotActive)
     }

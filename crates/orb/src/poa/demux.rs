@@ -117,7 +117,7 @@ pub(crate) struct Target<'f> {
     /// At which priority the upcall runs; `None`: as the thread is.
     pub(crate) priority: Option<Priority>,
     /// The servant is a locator's, and goes back to it.
-    lent: Option<&'f Lent>,
+    pub(super) lent: Option<&'f Lent>,
 }
 
 impl Entry {
@@ -268,7 +268,7 @@ impl Adapters {
             return act(Found::Refused(self.no_poa(poa)));
         };
         if running.is_open()
-            && let Some(active) = running.objects.get(object.slot, object.generation)
+            && let Some(active) = running.own(object)
         {
             let id = &object.to_octets();
             let mut priority = None;
@@ -414,8 +414,7 @@ impl Adapters {
             if poa.retains() {
                 if poa.has_places()
                     && let Ok(octets) = id.try_into()
-                    && let Place { slot, generation } = Place::from_octets(octets)
-                    && let Some(active) = poa.objects.get(slot, generation)
+                    && let Some(active) = poa.own(Place::from_octets(octets))
                 {
                     let target = Target { poa, servant: &active.servant, id, in_map: true, priority, lent: None };
                     return act(Found::Servant(&target));
@@ -672,7 +671,7 @@ impl Adapters {
 
 /// Whether requests of this POA run on the calling thread, as it is: neither has anything to do with priorities.
 #[inline]
-fn is_served_anywhere(poa: &PoaCore) -> bool {
+pub(super) fn is_served_anywhere(poa: &PoaCore) -> bool {
     poa.rt.is_none() && station::is_plain()
 }
 

@@ -64,8 +64,8 @@ impl PoaCore {
             if self.life() != Life::Alive {
                 return;
             }
-            // Children that live, one for running requests, one for this function.
-            self.remaining.store(family.children.len() + 2, Ordering::Release);
+            // Children that live, two for running requests, one for this function.
+            self.remaining.store(family.children.len() + 3, Ordering::Release);
             self.etherealizes.store(etherealize, Ordering::Release);
             self.life.store(Life::Ending as u8, Ordering::Release);
             self.detour.fetch_or(detour::ENDING, Ordering::AcqRel);
@@ -84,6 +84,7 @@ impl PoaCore {
                 Retired::Deferred | Retired::Stale => {}
             }
         }
+        self.look_for_users();
         // Those that wait learn that the POA ends.
         self.manager.release_of(self.place);
         self.release_held();
@@ -94,6 +95,15 @@ impl PoaCore {
     /// The last request has left a POA that is being destroyed.
     pub(super) fn requests_are_done(self: &Arc<Self>) {
         self.one_hindrance_less();
+    }
+
+    /// Goes on with the end of the POA if nobody holds an object of its own any more. New requests do not: they find that it ends.
+    #[cold]
+    pub(super) fn look_for_users(self: &Arc<Self>) {
+        let are_free = || self.objects_free.load(Ordering::Acquire);
+        if !are_free() && !self.objects.is_in_use() && !self.objects_free.swap(true, Ordering::AcqRel) {
+            self.one_hindrance_less();
+        }
     }
 
     fn one_hindrance_less(self: &Arc<Self>) {

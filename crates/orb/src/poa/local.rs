@@ -14,8 +14,9 @@ use corelane_sys::lock::{PiMutex, Scope};
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
+use super::demux::is_served_anywhere;
 use super::hold::{Held, Hold, Kept};
-use super::{ClientPriority, Found, Located, Target, Wanted};
+use super::{ClientPriority, Found, Located, Place, PoaCore, Target, Wanted};
 use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::{Body, Operation, Reply, call};
@@ -117,6 +118,11 @@ fn is_over(call: &Call<'_>, key: &[u8], direct: &mut dyn Direct) -> bool {
         direct.fail(unusable);
         return true;
     }
+    if let Some(home) = call.object.binding().home()
+        && let Some(over) = home.serve(call, direct)
+    {
+        return over;
+    }
     match look(call, key, direct) {
         Looked::Over => true,
         Looked::Otherwise => false,
@@ -124,11 +130,51 @@ fn is_over(call: &Call<'_>, key: &[u8], direct: &mut dyn Direct) -> bool {
     }
 }
 
+/// Where a reference's object is, if it is in its POA's own part of the map: a call that knows has no key to take apart, and needs to hold
+/// the object alone.
+#[derive(Debug)]
+pub(crate) struct Home {
+    poa: Arc<PoaCore>,
+    place: Place,
+    id: [u8; Place::OCTETS],
+}
+
+impl Home {
+    /// The home of an object that a call has found.
+    #[cold]
+    fn of(target: &Target<'_>) -> Option<Self> {
+        let id = target.id.try_into().ok()?;
+        let poa = target.poa;
+        let stays = target.in_map && poa.has_places() && poa.rt.is_none() && poa.is_open();
+        stays.then(|| Home { poa: Arc::clone(poa), place: Place::from_octets(id), id })
+    }
+
+    /// Whether the call has a result now; `None` if it is to go the long way.
+    #[inline]
+    fn serve(&self, call: &Call<'_>, direct: &mut dyn Direct) -> Option<bool> {
+        if !is_served_anywhere(&self.poa) {
+            return None;
+        }
+        let active = self.poa.own(self.place)?;
+        // Looked at by who is counted: see `SlotTable::is_in_use`.
+        if !self.poa.is_open() {
+            return None;
+        }
+        let (poa, servant, id) = (&self.poa, &active.servant, &self.id[..]);
+        Some(serve(call, &Target { poa, servant, id, in_map: true, priority: None, lent: None }, direct))
+    }
+}
+
 fn look(call: &Call<'_>, key: &[u8], direct: &mut dyn Direct) -> Looked {
     let (priority, ceiling) = (ClientPriority::OfCaller, Priority::MAX);
     let wanted = Wanted { key, operation: call.operation.as_bytes(), priority, band: None, ceiling };
     call.object.core().adapters().find(wanted, |found| match found {
-        Found::Servant(target) => serve(call, target, direct),
+        Found::Servant(target) => {
+            if call.own {
+                call.object.binding().settle(|| Home::of(target));
+            }
+            if serve(call, target, direct) { Looked::Over } else { Looked::Otherwise }
+        }
         Found::Refused(exception) | Found::Misplaced(exception) => {
             direct.fail(exception);
             Looked::Over
@@ -138,15 +184,15 @@ fn look(call: &Call<'_>, key: &[u8], direct: &mut dyn Direct) -> Looked {
     })
 }
 
-#[inline]
-fn serve(call: &Call<'_>, target: &Target<'_>, direct: &mut dyn Direct) -> Looked {
+/// Makes the call; `false` if it is to be marshalled.
+fn serve(call: &Call<'_>, target: &Target<'_>, direct: &mut dyn Direct) -> bool {
     let (core, operation) = (call.object.core(), call.operation.as_bytes());
     let mut cast = Cast::new(call.interface);
     target.servant.cast(&mut cast);
     let Some(servant) = cast.found() else {
-        let Err(exception) = target.finish(operation) else { return Looked::Otherwise };
+        let Err(exception) = target.finish(operation) else { return false };
         direct.fail(exception);
-        return Looked::Over;
+        return true;
     };
     if call.own && !target.is_lent() {
         call.object.call_directly(|| direct.keeps(target.servant));
@@ -155,13 +201,13 @@ fn serve(call: &Call<'_>, target: &Target<'_>, direct: &mut dyn Direct) -> Looke
         // A servant that was lent goes back.
         let _ = target.finish(operation);
         direct.fail(super::incarnation::too_deep());
-        return Looked::Over;
+        return true;
     };
     let running = Running::begin();
     if let Err(exception) = running.change(core, target.priority, None) {
         let _ = target.finish(operation);
         direct.fail(exception);
-        return Looked::Over;
+        return true;
     }
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| direct.run(servant))) {
         direct.fail(panicked(core, target, operation, &*panic));
@@ -169,7 +215,7 @@ fn serve(call: &Call<'_>, target: &Target<'_>, direct: &mut dyn Direct) -> Looke
     if let Err(exception) = target.finish(operation) {
         direct.fail(exception);
     }
-    Looked::Over
+    true
 }
 
 /// Goes on where an object has been forwarded to; `false` if the call is to be marshalled.

@@ -183,7 +183,9 @@ impl PoaManager {
     fn is_running(&self) -> bool {
         let Some(orb) = self.0.orb.upgrade() else { return false };
         let poas = &orb.adapters().poas;
-        self.members().iter().any(|poa| poas.in_flight(poa.place.slot, poa.place.generation) > 0)
+        let runs =
+            |poa: &Arc<PoaCore>| poas.in_flight(poa.place.slot, poa.place.generation) > 0 || poa.objects.is_in_use();
+        self.members().iter().any(runs)
     }
 
     fn members(&self) -> Vec<Arc<PoaCore>> {

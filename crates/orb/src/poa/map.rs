@@ -7,6 +7,7 @@
 //! An id is *busy* while it is put in, taken out, incarnated or etherealized. Making it busy is the right to change it.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,7 +19,7 @@ use super::demux::Entry;
 use super::error::PoaError;
 use super::hold::{Held, HeldList, Kept};
 use super::servant_manager::{ServantManager, guarded};
-use super::{IdUniqueness, Life, ObjectId, Place, Poa, PoaCore, RequestProcessing, Threading, this_thread};
+use super::{IdUniqueness, Life, ObjectId, Place, Poa, PoaCore, RequestProcessing, Threading, detour, this_thread};
 use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::servant::Servant;
@@ -29,6 +30,40 @@ pub(super) struct ActiveObject {
     pub(super) servant: Servant,
     /// Its own, where the POA declares priorities.
     pub(super) priority: Option<Priority>,
+}
+
+/// An entry of the POA's own part of the map, held: that is all that a request needs which found it by its place. Who lets go of one looks
+/// whether the end of the POA waits for that.
+pub(super) struct Own<'p> {
+    active: Guard<'p, ActiveObject>,
+    // Dropped afterwards.
+    _left: Left<'p>,
+}
+
+impl Deref for Own<'_> {
+    type Target = ActiveObject;
+
+    #[inline]
+    fn deref(&self) -> &ActiveObject {
+        &self.active
+    }
+}
+
+impl Own<'_> {
+    fn place(&self) -> Place {
+        Place { slot: self.active.index(), generation: self.active.generation() }
+    }
+}
+
+struct Left<'p>(&'p Arc<PoaCore>);
+
+impl Drop for Left<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.detours() & detour::ENDING != 0 {
+            self.0.look_for_users();
+        }
+    }
 }
 
 /// What is only needed to change the map.
@@ -103,7 +138,7 @@ impl Why {
 
 /// An active object, held.
 pub(super) enum Active<'a> {
-    Own(Guard<'a, ActiveObject>),
+    Own(Own<'a>),
     Keyed(Guard<'a, Entry>),
 }
 
@@ -120,7 +155,7 @@ impl Active<'_> {
 
     fn place(&self) -> ObjectPlace {
         match self {
-            Active::Own(active) => ObjectPlace::Own(Place { slot: active.index(), generation: active.generation() }),
+            Active::Own(active) => ObjectPlace::Own(active.place()),
             Active::Keyed(entry) => ObjectPlace::Keyed(Place { slot: entry.index(), generation: entry.generation() }),
         }
     }
@@ -148,16 +183,23 @@ pub(super) enum Reserved<'p> {
 }
 
 impl PoaCore {
+    /// The object at this place of the POA's own part of the map.
+    #[inline]
+    pub(super) fn own(self: &Arc<Self>, place: Place) -> Option<Own<'_>> {
+        // One that fails is counted for a moment too.
+        let left = Left(self);
+        let active = self.objects.get(place.slot, place.generation)?;
+        Some(Own { active, _left: left })
+    }
+
     /// Calls `look` with the servant of an active object. `None` if it is not active. Not under any lock: letting go of the
     /// object may be what ends it.
-    pub(super) fn look<R>(&self, id: &[u8], look: impl FnOnce(&Servant) -> R) -> Option<R> {
+    pub(super) fn look<R>(self: &Arc<Self>, id: &[u8], look: impl FnOnce(&Servant) -> R) -> Option<R> {
         if self.has_places()
             && let Ok(octets) = id.try_into()
+            && let Some(active) = self.own(Place::from_octets(octets))
         {
-            let place = Place::from_octets(octets);
-            if let Some(active) = self.objects.get(place.slot, place.generation) {
-                return Some(look(&active.servant));
-            }
+            return Some(look(&active.servant));
         }
         if self.keyed.load(Ordering::Acquire) == 0 {
             return None;
@@ -167,12 +209,12 @@ impl PoaCore {
         Active::Keyed(entry).servant().map(look)
     }
 
-    pub(super) fn is_active(&self, id: &[u8]) -> bool {
+    pub(super) fn is_active(self: &Arc<Self>, id: &[u8]) -> bool {
         self.look(id, |_| ()).is_some()
     }
 
     /// The servant that runs or did run when its object was deactivated.
-    pub(crate) fn running_servant(&self, id: &[u8], identity: usize) -> Option<Servant> {
+    pub(crate) fn running_servant(self: &Arc<Self>, id: &[u8], identity: usize) -> Option<Servant> {
         let is_it = |servant: &Servant| (servant.identity() == identity).then(|| servant.clone());
         self.look(id, is_it).flatten().or_else(|| {
             let tables = self.tables.lock();
@@ -180,15 +222,13 @@ impl PoaCore {
         })
     }
 
-    fn place_of(&self, id: &[u8]) -> Option<(ObjectPlace, Servant)> {
+    fn place_of(self: &Arc<Self>, id: &[u8]) -> Option<(ObjectPlace, Servant)> {
         let held = |active: Active<'_>| Some((active.place(), active.servant()?.clone()));
         if self.has_places()
             && let Ok(octets) = id.try_into()
+            && let Some(active) = self.own(Place::from_octets(octets))
         {
-            let place = Place::from_octets(octets);
-            if let Some(active) = self.objects.get(place.slot, place.generation) {
-                return held(Active::Own(active));
-            }
+            return held(Active::Own(active));
         }
         if self.keyed.load(Ordering::Acquire) == 0 {
             return None;
@@ -202,10 +242,10 @@ impl PoaCore {
         let activation = self.tables.lock().by_servant.get(&servant.identity()).copied();
         let id = match activation {
             Some(Activations::Own(slot)) => {
-                let active = self.objects.get_current(slot).filter(|active| active.servant == *servant);
-                active
-                    .map(|active| Place { slot, generation: active.generation() })
-                    .map(|place| place.to_octets()[..].into())
+                let left = Left(self);
+                let active = self.objects.get_current(slot).map(|active| Own { active, _left: left });
+                let active = active.filter(|active| active.servant == *servant);
+                active.map(|active| active.place().to_octets()[..].into())
             }
             Some(Activations::Keyed(slot)) => {
                 let Ok(orb) = self.orb() else { return Only::Leaving };

@@ -9,7 +9,8 @@
 //! # Invariants
 //! * A request finds its servant without a lock. Whoever finds it holds it, and the POA, until the upcall is over: a
 //!   deactivated object's servant is let go, and a destroyed POA's objects are etherealized, only when the last request is
-//!   done, by the thread that ran it.
+//!   done, by the thread that ran it. An entry of the POA's own part of the map stands for the POA too: a call within the process
+//!   that knows where its object is holds nothing else.
 //! * An object id is changed by one thread at a time: while it is, it is listed as busy (`map`), and
 //!   requests that need it are held there.
 //! * No lock of this module is held while the application's code runs, nor while an entry of a slot table is let go of,
@@ -45,7 +46,7 @@ pub(crate) use demux::{Adapters, ClientPriority, Found, Located, Target, Wanted,
 pub use error::PoaError;
 pub(crate) use hold::{HELD, HELD_OCTETS, Held, Hold, Kept, Resume};
 pub(crate) use key::{Key, Place};
-pub(crate) use local::{call_local, invoke_local, locate_local, send_local};
+pub(crate) use local::{Home, call_local, invoke_local, locate_local, send_local};
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
 pub use policies::{
     IdAssignment, IdUniqueness, ImplicitActivation, KeyHints, Lifespan, OnPanic, PoaPolicies, PolicyIndex,
@@ -161,8 +162,10 @@ pub(crate) struct PoaCore {
     born: u64,
     /// What real-time policies make of it.
     rt: Option<RtPoa>,
-    /// Destruction: children that live, one for running requests, one for the caller.
+    /// Destruction: children that live, one for running requests that hold the POA, one for those that hold its objects, one for the caller.
     remaining: AtomicUsize,
+    /// Destruction: nobody has held an object any more.
+    objects_free: AtomicBool,
     /// Destruction: whether objects are etherealized.
     etherealizes: AtomicBool,
 }
@@ -235,7 +238,7 @@ impl PoaCore {
     }
 
     /// A reference to an object, active or not.
-    pub(crate) fn reference(&self, id: &[u8], type_id: &str) -> Result<ObjectRef, SystemException> {
+    pub(crate) fn reference(self: &Arc<Self>, id: &[u8], type_id: &str) -> Result<ObjectRef, SystemException> {
         let (orb, key) = (self.orb()?, self.key(id));
         let hints = self.is_persistent() && self.policies.key_hints == KeyHints::Slots;
         let slot = if hints { orb.adapters().find_object(&key).map(|entry| entry.index()) } else { None };

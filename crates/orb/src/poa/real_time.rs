@@ -1,5 +1,7 @@
 //! The operations of a real-time POA (`RTPortableServer::POA`; Real-time CORBA 1.2, section 2.16).
 
+use std::sync::Arc;
+
 use corelane_sched::{Priority, PriorityBand};
 
 use super::{ObjectId, Place, Poa, PoaCore, PoaError};
@@ -88,11 +90,10 @@ impl PoaCore {
     }
 
     /// The priority of an object's own.
-    pub(super) fn priority_of(&self, id: &[u8]) -> Option<Priority> {
+    pub(super) fn priority_of(self: &Arc<Self>, id: &[u8]) -> Option<Priority> {
         if self.has_places()
             && let Ok(octets) = id.try_into()
-            && let Place { slot, generation } = Place::from_octets(octets)
-            && let Some(active) = self.objects.get(slot, generation)
+            && let Some(active) = self.own(Place::from_octets(octets))
         {
             return active.priority;
         }

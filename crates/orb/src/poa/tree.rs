@@ -259,6 +259,7 @@ impl New<'_> {
                 born: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64),
                 rt: self.rt,
                 remaining: AtomicUsize::new(0),
+                objects_free: AtomicBool::new(false),
                 etherealizes: AtomicBool::new(false),
             }
         })

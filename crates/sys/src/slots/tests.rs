@@ -334,6 +334,35 @@ mod models {
         });
     }
 
+    /// Who waits for all users to leave, having said so, either finds nobody inside or is found by the last one out.
+    #[test]
+    fn the_last_user_out_finds_who_waits_for_that() {
+        explore(|| {
+            let table = table(&Arc::new(AtomicUsize::new(0)));
+            assert_eq!(table.insert(Box::new(1)).unwrap(), (0, 1));
+            let (ends, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            let users: Vec<_> = (0..2)
+                .map(|_| {
+                    let (table, ends, seen) = (Arc::clone(&table), Arc::clone(&ends), Arc::clone(&seen));
+                    thread::spawn(move || {
+                        look(&table, 1);
+                        if ends.load(Ordering::Relaxed) != 0 && !table.is_in_use() {
+                            seen.store(1, Ordering::Relaxed);
+                        }
+                    })
+                })
+                .collect();
+            ends.store(1, Ordering::Relaxed);
+            if !table.is_in_use() {
+                seen.store(1, Ordering::Relaxed);
+            }
+            for user in users {
+                user.join().unwrap();
+            }
+            assert_eq!(seen.load(Ordering::Relaxed), 1);
+        });
+    }
+
     #[test]
     fn waiting_until_idle_misses_no_wake_up() {
         explore(|| {
