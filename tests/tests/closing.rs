@@ -103,6 +103,31 @@ fn shutdown_lets_running_requests_finish() {
     }
 }
 
+/// Two wait for the end, one longer than connections have for theirs: what comes in meanwhile is answered all the same.
+#[test]
+fn whoever_waits_for_the_end_does_not_cut_it_short() {
+    for dispatch in EVERY_DISPATCH {
+        let pool = PoolConfig { dispatch, ..PoolConfig::default() };
+        let closing_time = Duration::from_millis(50);
+        let server = serve_with(Orb::builder().pool(pool).closing_time(closing_time).listen("tcp:127.0.0.1:0"));
+        let ((_first, busy), (_other, probe)) = (client(&server.ior), client(&server.ior));
+        probe.cube_octet(1).unwrap();
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| busy.slow(400));
+            while server.probe.started().unwrap() == 0 {
+                std::thread::yield_now();
+            }
+            let ends = [(); 2].map(|()| scope.spawn(|| server.orb.shutdown(true)));
+            // One of them begins the end, the other one's patience is over. Without that time less is tested, and nothing fails.
+            std::thread::sleep(4 * closing_time);
+            let late = probe.with_timeout(Duration::from_secs(20)).cube_octet(1).unwrap_err();
+            assert!(!matches!(late.kind(), Kind::Timeout | Kind::CommFailure), "{dispatch:?}: {late}");
+            call.join().unwrap().unwrap_or_else(|lost| panic!("{dispatch:?}: {lost}"));
+            ends.into_iter().for_each(|end| end.join().unwrap().unwrap());
+        });
+    }
+}
+
 /// A server that closes in good order just as the request arrives: what it did not answer it did not run, so the call goes on
 /// to the next server.
 #[test]

@@ -134,10 +134,12 @@ fn threads_are_what_their_role_asks_for_whoever_causes_them() {
     let ender = client.string_to_object(&over_memory).unwrap().unwrap();
     ender.validate_connection().unwrap();
     // One for each of the two: nobody urgent sleeps over their connections, though who made the server is.
-    assert_eq!(named("net/ends").len(), 2);
-    // They begin as urgent as who made them, and step down when they run.
-    let urgent = || named("net/ends").iter().any(|thread| thread.scheduling != Scheduling::Other);
-    assert!((0..2_000).any(|_| !urgent() || {
+    // They begin as urgent as who made them, and have their names and step down when they run.
+    let settled = || {
+        let ends = named("net/ends");
+        ends.len() == 2 && ends.iter().all(|thread| thread.scheduling == Scheduling::Other)
+    };
+    assert!((0..2_000).any(|_| settled() || {
         std::thread::sleep(std::time::Duration::from_millis(5));
         false
     }));

@@ -44,7 +44,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// When the address is taken, not this machine's, or not permitted.
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>>;
 
-    /// An ORB uses it from now on, until it says [`end`](Self::end).
+    /// An ORB uses it from now on, until it says [`end`](Self::end). A transport that is made of another one hands both on.
     fn begin(&self) {}
 
     /// An ORB that used it has ended. If it was the last one, waits for the end of threads of its own; streams that are left go on

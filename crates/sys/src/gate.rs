@@ -40,7 +40,9 @@ impl Gate {
     /// The same for who has given by a sequentially consistent exchange.
     #[inline]
     pub(crate) fn open_after_exchange(&self) {
-        // `loom` takes sequentially consistent accesses for weaker ones than they are.
+        // The waiter adds itself, fences, and then tries to take what may have been given. If the look below does not see the addition, it
+        // comes before that fence in the single order, and so does the exchange before it: the waiter's try sees what was given. `loom`
+        // takes sequentially consistent accesses for weaker ones than they are, so its model covers the rest only.
         #[cfg(loom)]
         fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) != 0 {

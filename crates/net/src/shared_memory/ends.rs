@@ -52,8 +52,9 @@ pub(super) struct Watching(Arc<PiMutex<Used>>);
 
 #[derive(Debug, Default)]
 struct Used {
-    /// ORBs that use it.
+    /// ORBs of this process that use it.
     orbs: usize,
+    forks: u64,
     watch: Weak<Watch>,
 }
 
@@ -79,7 +80,12 @@ impl Watching {
 
     /// One more ORB uses it.
     pub(super) fn begin(&self) {
-        self.0.lock().orbs += 1;
+        let mut used = self.0.lock();
+        if used.forks != process::generation() {
+            // Those of the parent are not here.
+            (used.orbs, used.forks) = (0, process::generation());
+        }
+        used.orbs += 1;
     }
 
     /// One uses it no more. Behind the last one ends the thread, if there is one, and waits for its end: who sleeps over connections that

@@ -289,16 +289,15 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     ) -> Result<Option<(Checkout<'p>, u32)>, Box<Trouble>> {
         let id = connection.request_id();
         let announce = self.to_announce(way, connection.announced);
-        connection.announced = connection.announced.or(announce);
+        let announced = connection.announced.or(announce);
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut connection.request_memory));
-        encoder.set_code_sets(connection.announced.unwrap_or(way.profile.default_code_sets));
+        encoder.set_code_sets(announced.unwrap_or(way.profile.default_code_sets));
         if let Err(error) = self.write(&mut encoder, way, id, announce) {
             connection.request_memory = encoder.into_buffer();
-            if announce.is_some() {
-                connection.announced = None;
-            }
             return Err(refused(error.into()));
         }
+        // Only now: arguments may panic while they are written.
+        connection.announced = announced;
         probe!("request marshalled", id.into());
         if self.may_be_held
             && let Some(message) = encoder.contiguous()

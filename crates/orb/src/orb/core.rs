@@ -532,7 +532,8 @@ impl Core {
             for lane in self.all_lanes() {
                 lane.close(self);
             }
-            self.state.store(CLOSED, Ordering::Release);
+            // Whoever had no more patience may have gone on to the end.
+            self.state.fetch_max(CLOSED, Ordering::AcqRel);
             self.closing.open();
         }
         if patience == Patience::None {
@@ -540,7 +541,8 @@ impl Core {
         }
         // Another thread may have begun the end, and not be through with what is to be closed in good order.
         let through = || (self.state.load(Ordering::Acquire) >= CLOSED).then_some(());
-        let _ = self.closing.wait(Some(Monotonic::now() + self.config.closing_time), through);
+        let patient = (patience == Patience::ClosingTime).then(|| Monotonic::now() + self.config.closing_time);
+        let _ = self.closing.wait(patient, through);
         let until = Monotonic::now() + self.config.closing_time;
         let lanes = self.all_lanes();
         while lanes.iter().any(|lane| lane.is_closing(self)) && !until.is_past() {

@@ -20,8 +20,8 @@ pub(crate) struct Budget {
 #[derive(Debug)]
 pub(crate) struct Account {
     budget: Arc<Budget>,
-    /// The connection does not count any more.
-    is_over: AtomicBool,
+    /// Its connection counts no more.
+    has_ended: AtomicBool,
     input: AtomicUsize,
     output: AtomicUsize,
 }
@@ -33,19 +33,19 @@ impl Budget {
         Arc::new(Budget { connections, held, most, asked: AtomicBool::new(false) })
     }
 
-    /// How many connections there are. One counts until it is [over](Account::end), or nobody has it any more.
+    /// How many connections there are. One counts until it has [ended](Account::end), or nobody has it any more.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Acquire)
     }
 
     /// Whether more is held than may be.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_exceeded(&self) -> bool {
         self.held.load(Ordering::Relaxed) > self.most
     }
 
     /// Whether a thread is to be asked to make room: true once, until [`answer`](Self::answer).
     pub(crate) fn ask(&self) -> bool {
-        self.is_over() && !self.asked.swap(true, Ordering::SeqCst)
+        self.is_exceeded() && !self.asked.swap(true, Ordering::SeqCst)
     }
 
     /// A thread makes room now.
@@ -62,7 +62,7 @@ impl Budget {
 impl Account {
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
         budget.connections.fetch_add(1, Ordering::AcqRel);
-        Account { budget, is_over: AtomicBool::new(false), input: AtomicUsize::new(0), output: AtomicUsize::new(0) }
+        Account { budget, has_ended: AtomicBool::new(false), input: AtomicUsize::new(0), output: AtomicUsize::new(0) }
     }
 
     pub(crate) fn budget(&self) -> &Budget {
@@ -86,7 +86,7 @@ impl Account {
 
     /// The connection is over, and so is everything that could keep its descriptor for long: it counts no more.
     pub(crate) fn end(&self) {
-        if !self.is_over.swap(true, Ordering::AcqRel) {
+        if !self.has_ended.swap(true, Ordering::AcqRel) {
             self.budget.connections.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -118,13 +118,13 @@ mod tests {
         first.set_output(20);
         second.set_input(40);
         assert_eq!((first.held(), second.held(), budget.connections()), (60, 40, 2));
-        assert!(!budget.is_over() && !budget.ask());
+        assert!(!budget.is_exceeded() && !budget.ask());
         second.set_output(1);
         assert!(budget.ask() && !budget.ask());
         budget.answer();
         assert!(budget.ask());
         first.forfeit();
-        assert!(!budget.is_over());
+        assert!(!budget.is_exceeded());
         second.end();
         assert_eq!(budget.connections(), 1);
         drop(second);

@@ -73,7 +73,7 @@ pub struct PoolConfig {
     /// message first, else one that has been idle for ten seconds; it is told by CloseConnection, upon which a client connects anew when
     /// it has something to say. Those that are on their way to the end count too, until their peers have taken the last replies: if
     /// none is silent, the one whose end has taken longest is closed ([`Event::EndCut`](crate::Event::EndCut)), and if there is none of
-    /// either, the further one at once. The same is done where the process has no descriptors left. Stops a peer that opens
+    /// either, the further one at once. A connection whose requests wait, as for a POA manager that holds them, makes room for nobody. The same is done where the process has no descriptors left. Stops a peer that opens
     /// connections without end, and one that closes its sending side on many and never reads.
     pub connections: usize,
     /// Octets of requests that may wait in the queue of a half-synchronous pool, and of those that came in at another lane and wait for

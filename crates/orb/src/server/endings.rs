@@ -5,10 +5,11 @@
 //! from here when nothing is left to do. So what is owed to a peer that sends nothing any more leaves as soon as it reads,
 //! whatever else of the same connection still runs.
 //!
-//! Each of them has a descriptor and what its peer has not taken. The descriptors count among the `connections` that a pool may hold, as long as
-//! requests keep them: where there are so many, the one whose end has taken longest goes for a new one, unless a silent one does.
-//! One whose requests wait does not: its descriptor would stay as long as they do, and its peer is owed their replies. What they hold
-//! counts among `held_octets`, and how long a peer may take nothing of it is bounded by `output_timeout`.
+//! Each of them has a descriptor and what its peer has not taken. It counts among the `connections` that a pool may hold, and so does one that is over
+//! while requests keep its descriptor. Where there are so many, the one whose end has taken longest goes for a new one, unless a silent
+//! one does; one whose requests wait for something else than its peer does not: its descriptor would stay as long as they do, and its
+//! peer is owed their replies. What they hold counts among `held_octets`, and how long a peer may take nothing of it is bounded by
+//! `output_timeout`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -142,6 +143,8 @@ impl Lane {
             return;
         }
         core.events().connection_closed();
+        // Its descriptor may be free; if not, whoever is last in it says so.
+        drop(connection);
         self.accept_again();
     }
 
@@ -155,7 +158,10 @@ impl Lane {
         }
         connection.note_left();
         self.endings.insert(&connection);
-        if self.go_on(&connection, clock::now()) != Progress::On {
+        let now = clock::now();
+        // One whose peer has had its time is left to the next look at all of them, which tells of it.
+        let has_had_its_time = connection.unread_for(now) > self.config.output_timeout;
+        if !has_had_its_time && self.go_on(&connection, now) != Progress::On {
             return;
         }
         if self.stops() {
@@ -173,6 +179,8 @@ impl Lane {
     pub(super) fn go_on_ending(&self, core: &Core, place: Place) {
         if let Some(connection) = self.endings.find(place) {
             self.go_on_and_tell(core, &connection, clock::now());
+            drop(connection);
+            self.accept_again();
         }
     }
 

@@ -130,7 +130,8 @@ impl Lane {
         for (index, listener) in (0..).zip(&listeners) {
             epoll.add(listener.readiness(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
-        let most = u32::try_from(config.connections).unwrap_or(u32::MAX >> 1);
+        // The lane's account bounds the connections; one that counts no more may have its slot for a moment still.
+        let slots = u32::try_from(config.connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
         let queue = match config.dispatch {
             Dispatch::HalfSyncHalfAsync { queue, .. } => Some(Queue::new(queue, config.queue_octets)?),
             _ => None,
@@ -151,10 +152,11 @@ impl Lane {
                 if let Some(lane) = lane.upgrade() {
                     lane.end(connection);
                     lane.ending.fetch_sub(1, Ordering::AcqRel);
+                    lane.accept_again();
                 }
             };
             Lane {
-                connections: SlotTable::with_callback("connections", Scope::Lane, most, on_last),
+                connections: SlotTable::with_callback("connections", Scope::Lane, slots, on_last),
                 config,
                 role,
                 own: own.clone(),
@@ -691,7 +693,8 @@ impl Lane {
         }
     }
 
-    /// Ends the threads; each of them tells the next. Behind it [`cut_endings`](Self::cut_endings) leaves nothing.
+    /// Ends the threads; each of them tells the next. Behind it [`cut_endings`](Self::cut_endings) leaves no connection that
+    /// nobody is in.
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.store(true, Ordering::Release);
         let dropped = self.ready.stop();
@@ -770,12 +773,13 @@ impl Lane {
     #[cold]
     fn make_room(&self, core: &Arc<Core>) {
         self.budget.answer();
-        while self.budget.is_over() {
+        while self.budget.is_exceeded() {
             let served = self.connections.iter().map(|connection| Arc::clone(&connection));
             let largest = served.chain(self.endings.each()).max_by_key(|connection| connection.account().held());
             let Some(connection) = largest.filter(|connection| connection.account().held() > 0) else { return };
             let octets = connection.account().held();
             // Before it has ended, which may take until a request of it has run: the next one is not to be closed for it.
+            connection.close();
             connection.account().forfeit();
             self.cut(core, &connection, &OrbEvent::HeldTooMuch { peer: connection.stream.peer().clone(), octets });
         }

@@ -438,7 +438,7 @@ mod tests {
         }
         assert_eq!(connection.stalled_for(clock::now()).as_secs(), 38);
         assert_eq!(connection.account().held(), 100);
-        assert!(!budget.is_over());
+        assert!(!budget.is_exceeded());
         read(&cancel(7));
         assert!(!connection.has_unfinished());
         assert_eq!(connection.account().held(), 0);

@@ -224,11 +224,16 @@ impl AnyValue {
             return Err(CdrError::NotOfType);
         }
         let from = d.clone();
-        AnyValue::write_again(type_code, &from, |e| {
+        let mut truncated = false;
+        let written = AnyValue::write_again(type_code, &from, |e| {
             *d = from.clone();
             e.write_latin1_str(view.id())?;
-            view.members().try_for_each(|member| transfer(member.ty, d, Some(e), &nothing()).map(drop))
-        })
+            view.members().try_for_each(|member| {
+                truncated |= transfer(member.ty, d, Some(e), &nothing())?.truncated;
+                Ok(())
+            })
+        });
+        Ok(AnyValue { truncated, ..written? })
     }
 
     /// Whether the octets can go into `e` as they are.

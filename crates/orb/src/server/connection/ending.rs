@@ -81,16 +81,23 @@ impl Connection {
         self.left.load(Ordering::SeqCst)
     }
 
-    /// Whether nobody is in it and nothing of it waits or runs late: when it is closed, its descriptor is free as soon as a thread that
-    /// may wait for the peer has seen that.
+    /// Whether nobody is in it, and its descriptor is free when it is closed, as soon as a thread that may wait for the peer has seen that.
+    #[cold]
     pub(crate) fn is_unused(&self) -> bool {
-        self.is_left() && self.waiting.load(Ordering::SeqCst) == 0
+        self.is_left() && self.waits_for_peer_alone()
+    }
+
+    /// Whether nothing of it runs late, or waits for anything but its peer to read.
+    fn waits_for_peer_alone(&self) -> bool {
+        let alone = |writing: &mut Writing| self.waiting.load(Ordering::SeqCst) as usize == writing.postponed.len();
+        // Whoever has the lock is in it.
+        self.output.try_with(alone).unwrap_or(false)
     }
 
     /// It is not listed any more: it counts no more, unless its descriptor has to stay.
     #[cold]
     pub(crate) fn note_over(&self) {
-        if self.waiting.load(Ordering::SeqCst) == 0 {
+        if self.waits_for_peer_alone() {
             self.account.end();
         }
     }

@@ -39,6 +39,17 @@ fn one_whose_request_has_waited_since_it_was_found_does_not_either() {
 }
 
 #[test]
+fn one_that_waits_for_its_peer_to_read_makes_place() {
+    let (orb, lane) = (Orb::new().unwrap(), lane());
+    let mut run = Run::new(&lane, orb.core(), 2);
+    // The second request is put off until the first reply is out.
+    [Begin(0), End, Answer(0), Begin(1)].into_iter().for_each(|event| run.happen(event));
+    assert!(!lane.cut_an_ending(orb.core()), "the first one runs");
+    run.happen(Out(0));
+    assert_eq!((lane.cut_an_ending(orb.core()), lane.budget.connections()), (true, 0));
+}
+
+#[test]
 fn a_peer_that_reads_nothing_is_told_of_once_whatever_still_runs() {
     let (orb, lane) = (Orb::new().unwrap(), lane());
     let mut run = Run::new(&lane, orb.core(), 2);
