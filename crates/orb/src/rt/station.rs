@@ -44,6 +44,8 @@ struct Request {
 thread_local! {
     static STATION: Cell<Station> = const { Cell::new(OUTSIDE) };
     static NATIVE: Cell<Option<Scheduling>> = const { Cell::new(None) };
+    /// How often that has been noted: spares comparing it.
+    static CHANGES: Cell<u32> = const { Cell::new(0) };
     /// What the kernel said when it was asked.
     static FOUND: Cell<Option<Scheduling>> = const { Cell::new(None) };
     static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
@@ -59,7 +61,13 @@ pub(crate) fn occupy(stamp: u64, lane: &Lane, native: Option<Scheduling>) {
         None => Station { stamp, pool: DEFAULT_POOL, lane: 0, priority: -1, fixed: false },
     };
     STATION.set(station);
+    note(native);
+}
+
+/// The kernel schedules the calling thread like this.
+fn note(native: Option<Scheduling>) {
     NATIVE.set(native);
+    CHANGES.set(CHANGES.get().wrapping_add(1));
 }
 
 /// Where the calling thread is, as the ORB with this stamp sees it.
@@ -121,7 +129,7 @@ pub(crate) fn native() -> io::Result<Scheduling> {
         Some(native) => Ok(native),
         None => {
             let native = thread::scheduling(None)?;
-            NATIVE.set(Some(native));
+            note(Some(native));
             FOUND.set(Some(native));
             Ok(native)
         }
@@ -132,38 +140,42 @@ pub(crate) fn native() -> io::Result<Scheduling> {
 pub(crate) fn change(to: Scheduling) -> io::Result<()> {
     if native()? != to {
         thread::set_scheduling(None, to)?;
-        NATIVE.set(Some(to));
+        note(Some(to));
     }
     Ok(())
 }
 
 /// The calling thread has been lowered from outside.
 pub(super) fn note_lowered(to: Scheduling) {
-    NATIVE.set(Some(to));
+    note(Some(to));
 }
 
 /// How a thread was scheduled at some moment; nothing if that was not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Before(Option<Scheduling>);
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    native: Option<Scheduling>,
+    changes: u32,
+}
 
 impl Before {
     /// The present.
     #[inline]
     pub(crate) fn now() -> Self {
-        Before(NATIVE.get())
+        Before { native: NATIVE.get(), changes: CHANGES.get() }
     }
 
     /// Has the kernel schedule the calling thread as it was then.
     #[inline]
     pub(crate) fn restore(self) {
-        if NATIVE.get() != self.0 {
+        if CHANGES.get() != self.changes {
             self.go_back();
         }
     }
 
+    #[cold]
     fn go_back(self) {
         // Not known then: it has been asked for since, before anything was changed.
-        if let Some(then) = self.0.or(FOUND.get()) {
+        if let Some(then) = self.native.or(FOUND.get()) {
             // Going back is never refused; if it were, the next change would try again.
             let _ = change(then);
         }
