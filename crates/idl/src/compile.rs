@@ -1,5 +1,6 @@
 //! One compilation: a file to its resolved model, with everything that has to be said about it.
 
+use crate::ast::Declaration;
 use crate::build::{DiskFiles, read_bounded};
 use crate::diagnostic::Diagnostics;
 use crate::lex::preprocessor::{Environment, Files, Preprocessed, preprocess};
@@ -73,13 +74,22 @@ impl Compilation {
     ///
     /// The file cannot be read. What is wrong in it is among the [`diagnostics`](Self::diagnostics).
     pub fn of_file(path: &Path, options: &Options) -> std::io::Result<Self> {
-        Ok(Self::of_text(path, read_bounded(path)?, options, &DiskFiles))
+        Ok(Self::of_file_with_tree(path, options)?.0)
+    }
+
+    /// The same with the tree that it was made from, for whoever does not want to free that.
+    pub(crate) fn of_file_with_tree(path: &Path, options: &Options) -> std::io::Result<(Self, Vec<Declaration>)> {
+        Ok(Self::with_tree(path, read_bounded(path)?, options, &DiskFiles))
     }
 
     /// Preprocesses, parses and resolves a text. It always answers: where the text is refused,
     /// [`diagnostics`](Self::diagnostics) has errors and the model is what is left.
     #[must_use]
     pub fn of_text(path: &Path, text: Vec<u8>, options: &Options, files: &dyn Files) -> Self {
+        Self::with_tree(path, text, options, files).0
+    }
+
+    fn with_tree(path: &Path, text: Vec<u8>, options: &Options, files: &dyn Files) -> (Self, Vec<Declaration>) {
         let (mut sources, mut symbols) = (SourceMap::default(), Symbols::default());
         let mut diagnostics = Diagnostics::default();
         let limits = &options.limits;
@@ -95,7 +105,7 @@ impl Compilation {
         let text = preprocess(environment, path, text);
         let tree = parse(&text, limits, &mut symbols, &mut diagnostics);
         let model = resolve(&tree, limits, options.idl_4, &mut symbols, &mut diagnostics);
-        Self { sources, symbols, model, diagnostics, text, longest_output: limits.output }
+        (Self { sources, symbols, model, diagnostics, text, longest_output: limits.output }, tree)
     }
 
     /// Whether nothing was refused.

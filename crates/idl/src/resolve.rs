@@ -48,6 +48,7 @@ pub(crate) fn resolve(
         prefixes: Vec::new(),
         announced: Vec::new(),
         defined_anything: false,
+        ancestors: None,
         inherited: None,
         annotations: HashMap::new(),
     };
@@ -133,6 +134,8 @@ struct Resolver<'r> {
     prefixes: Vec<Arc<str>>,
     /// Forward declarations, and where.
     announced: Vec<(DefinitionId, Span)>,
+    /// What the interface or value type at hand inherits from or supports.
+    ancestors: Option<(DefinitionId, Vec<DefinitionId>)>,
     /// What the interface at hand inherits, by folded name.
     inherited: Option<(DefinitionId, SymbolMap<Inherited>)>,
     /// What the annotations that the text declares take.
@@ -330,16 +333,31 @@ impl Resolver<'_> {
         found
     }
 
-    fn find_inherited(&self, owner: DefinitionId, name: Symbol) -> Found {
-        let supports: &[DefinitionId] = match &self.model.get(owner).kind {
-            Kind::Interface(_) => &[],
-            Kind::Value(value) => &value.supports,
-            _ => return Found::Nothing,
+    fn find_inherited(&mut self, owner: DefinitionId, name: Symbol) -> Found {
+        let ancestors = match self.ancestors.take() {
+            Some((of, ancestors)) if of == owner => ancestors,
+            _ => self.all_ancestors(owner),
         };
-        let bases = self.model.all_bases(owner);
-        let supported = supports.iter().flat_map(|id| std::iter::once(*id).chain(self.model.all_bases(*id)));
+        let found = self.find_in_ancestors(&ancestors, name);
+        self.ancestors = Some((owner, ancestors));
+        found
+    }
+
+    /// What an interface or value type inherits from, and what it supports with the bases of that.
+    fn all_ancestors(&self, owner: DefinitionId) -> Vec<DefinitionId> {
+        let mut all = self.model.all_bases(owner);
+        if let Kind::Value(value) = &self.model.get(owner).kind {
+            for supported in &value.supports {
+                all.push(*supported);
+                all.extend(self.model.all_bases(*supported));
+            }
+        }
+        all
+    }
+
+    fn find_in_ancestors(&self, ancestors: &[DefinitionId], name: Symbol) -> Found {
         let mut candidates: Vec<(DefinitionId, Symbol)> = Vec::new();
-        for base in bases.iter().copied().chain(supported) {
+        for base in ancestors.iter().copied() {
             let Some(scope) = self.scope_of(base) else { continue };
             if let Some(Entry { what: What::Definition(id), symbol, .. }) = self.entry(scope, name)
                 && !candidates.iter().any(|(known, _)| *known == id)

@@ -60,7 +60,9 @@ impl Resolver<'_> {
     }
 
     pub(super) fn parameters(&mut self, parameters: &[ast::Parameter], at: At) -> Vec<Parameter> {
-        let mut names: SymbolMap<(Name, &str)> = SymbolMap::default();
+        // Each has a name, and most name a type.
+        let mut names: SymbolMap<(Name, &str)> =
+            SymbolMap::with_capacity_and_hasher(parameters.len() * 2, Default::default());
         let mut result = Vec::with_capacity(parameters.len());
         for parameter in parameters {
             let ty = self.ty(&parameter.ty, at);
@@ -128,17 +130,21 @@ impl Resolver<'_> {
             Kind::Interface(interface) => interface.flavor != Flavor::Local,
             _ => false,
         };
-        if !remote || self.is_of_the_orb(parent) {
+        if !remote {
             return;
         }
-        if self.is_local(ty) {
+        let (local, native) = (self.is_local(ty), self.native_in(ty));
+        if (!local && native.is_none()) || self.is_of_the_orb(parent) {
+            return;
+        }
+        if local {
             let owner = self.described(parent);
             let message = format!("a local type cannot be used in {owner}, whose objects may be elsewhere");
             self.report(
                 Diagnostic::error(span, message).label("local").help("write `local interface` if they never are"),
             );
         }
-        if let Some(native) = self.native_in(ty).filter(|native| !self.is_of_the_orb(*native)) {
+        if let Some(native) = native.filter(|native| !self.is_of_the_orb(*native)) {
             let (what, place) = (self.described(native), self.model.get(native).span);
             let owner = self.described(parent);
             let message = format!("{what} cannot be used in {owner}, whose objects may be elsewhere");

@@ -188,7 +188,8 @@ impl Resolver<'_> {
     /// Whether a definition is one of the specification's own: their interfaces never were remote, whatever
     /// their text says, and the ORB has what they only announce.
     pub(super) fn is_of_the_orb(&self, id: DefinitionId) -> bool {
-        let top = self.model.path(id)[0];
+        let outermost = std::iter::successors(Some(id), |id| self.model.get(*id).parent).last();
+        let top = outermost.unwrap_or(id);
         let text = self.text(self.model.get(top).name);
         top != id && matches!(text, "CORBA" | "PortableServer" | "PortableInterceptor" | "PortableGroup" | "DynamicAny")
     }
