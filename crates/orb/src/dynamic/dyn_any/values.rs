@@ -6,8 +6,7 @@ use corelane_wire::CdrError;
 
 use super::parts::{Content, state_of};
 use super::{Component, DynAny, DynAnyError};
-use crate::any::{Kind, Value};
-use crate::value::{ValueBase, ValueKind};
+use crate::any::{Kind, TypeCode, Value};
 
 /// Modifiers of value types whose state cannot be made from the TypeCode.
 const CUSTOM: i16 = 1;
@@ -85,7 +84,7 @@ impl DynAny {
     pub(super) fn check_concrete(&self) -> Result<(), DynAnyError> {
         let resolved = self.type_code().resolved();
         match resolved.type_modifier() {
-            _ if resolved.id() == ValueBase::REPOSITORY_ID => Err(DynAnyError::TypeMismatch),
+            _ if resolved.id() == TypeCode::VALUE_BASE.id() => Err(DynAnyError::TypeMismatch),
             Some(CUSTOM) => Err(CdrError::CustomValue.into()),
             Some(ABSTRACT) => Err(DynAnyError::TypeMismatch),
             _ => Ok(()),
