@@ -425,6 +425,13 @@ fn plain_keys_lead_to_references_until_unbound() {
     assert_eq!(refused(call_marshalled(&named())), NO_OBJECT);
     world.server.bind_key("Eight", &object).unwrap();
     assert_eq!(call_marshalled(&named()).unwrap(), 8);
+    // A reference of the same ORB remembers nothing of where the name led.
+    let near = world.server.string_to_object(&named().to_string()).unwrap().unwrap();
+    assert_eq!([call(&near).unwrap(), call(&near).unwrap()], [8, 8]);
+    world.server.unbind_key("Eight");
+    assert_eq!(refused(call(&near)), NO_OBJECT);
+    world.server.bind_key("Eight", &world.root.activate(&number(9)).unwrap()).unwrap();
+    assert_eq!(call(&near).unwrap(), 9);
 }
 
 #[test]

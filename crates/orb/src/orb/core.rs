@@ -29,7 +29,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::invocation::target::Profile;
 use crate::main_thread::MainQueue;
 use crate::object::ObjectRef;
-use crate::poa::{Adapters, Key, Poa};
+use crate::poa::{Adapters, Key, Poa, this_thread};
 use crate::policy::{AllBusy, CallPolicies};
 use crate::rt::RtConfig;
 use crate::rt::client::{self, Asked, Lanes};
@@ -118,9 +118,22 @@ pub(crate) struct Core {
     state: AtomicU8,
     /// Where those wait for [`CLOSED`] who did not begin the end.
     closing: Gate,
+    /// The thread that ends it; 0: none yet.
+    ender: AtomicU64,
     /// Large messages leave their memory to the next ones.
     spares: Spares,
     forks: u64,
+}
+
+/// Says that connections have been told of the end, also where what was called on the way panics.
+struct Closed<'c>(&'c Core);
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        // Whoever had no more patience may have gone on to the end.
+        self.0.state.fetch_max(CLOSED, Ordering::AcqRel);
+        self.0.closing.open();
+    }
 }
 
 impl Core {
@@ -149,6 +162,7 @@ impl Core {
             value_factories: crate::value::ValueFactories::new(),
             state: AtomicU8::new(RUNNING),
             closing: Gate::new("end of the ORB"),
+            ender: AtomicU64::new(0),
             spares: Spares::new(),
             forks: corelane_sys::process::generation(),
         })
@@ -521,6 +535,8 @@ impl Core {
             return;
         }
         if self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.ender.store(this_thread(), Ordering::Relaxed);
+            let _closed = Closed(self);
             self.main.stop();
             self.initial.lock().clear();
             self.root_poa().end(match patience {
@@ -532,15 +548,13 @@ impl Core {
             for lane in self.all_lanes() {
                 lane.close(self);
             }
-            // Whoever had no more patience may have gone on to the end.
-            self.state.fetch_max(CLOSED, Ordering::AcqRel);
-            self.closing.open();
         }
-        if patience == Patience::None {
+        if patience == Patience::None || self.ender.load(Ordering::Relaxed) == this_thread() && !self.is_closed() {
+            // Who is about to end it, and was called back, waits for nobody.
             return;
         }
         // Another thread may have begun the end, and not be through with what is to be closed in good order.
-        let through = || (self.state.load(Ordering::Acquire) >= CLOSED).then_some(());
+        let through = || self.is_closed().then_some(());
         let patient = (patience == Patience::ClosingTime).then(|| Monotonic::now() + self.config.closing_time);
         let _ = self.closing.wait(patient, through);
         let until = Monotonic::now() + self.config.closing_time;
@@ -549,6 +563,11 @@ impl Core {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.join(&lanes, patience);
+    }
+
+    /// Whether connections have been told of the end.
+    fn is_closed(&self) -> bool {
+        self.state.load(Ordering::Acquire) >= CLOSED
     }
 
     /// Ends what is left once every connection has been told, or had its time.

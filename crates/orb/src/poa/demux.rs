@@ -619,9 +619,16 @@ impl Adapters {
         Ok(Place { slot, generation })
     }
 
-    /// Takes a key out. The caller sees to it that nobody else does, and lets go of the entry under no lock.
+    /// Takes out what is at a place, and its key. The caller lets go of the entry under no lock.
     pub(super) fn leave(&self, key: &[u8], place: Place) -> Retired<Entry> {
-        self.writer.lock().remove(key, place.slot);
+        {
+            let mut writer = self.writer.lock();
+            // Another thread may have been faster, and the slot be another entry's, even of the same key. None comes in meanwhile.
+            if self.entries.last_generation(place.slot) != place.generation {
+                return Retired::Stale;
+            }
+            writer.remove(key, place.slot);
+        }
         self.entries.retire(place.slot, place.generation)
     }
 
@@ -723,4 +730,25 @@ pub(super) fn ending() -> SystemException {
 fn no_default_servant() -> SystemException {
     SystemException::new(Kind::ObjAdapter, minor::obj_adapter::NO_DEFAULT_SERVANT, Completion::No)
         .because("the POA has no default servant")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_late_takes_nothing_of_the_next_entry() {
+        let orb = crate::Orb::new().unwrap();
+        let adapters = orb.core().adapters();
+        let enter = || adapters.enter(b"key", Entry::Adapter(Arc::clone(adapters.root().unwrap()))).unwrap();
+        let is_there = || adapters.find_entry(b"key", |_| true).is_some();
+        let first = enter();
+        assert!(matches!(adapters.leave(b"key", first), Retired::Taken(_)));
+        let next = enter();
+        assert_eq!(next.slot, first.slot, "slots are used again");
+        assert!(matches!(adapters.leave(b"key", first), Retired::Stale));
+        assert!(is_there());
+        assert!(matches!(adapters.leave(b"key", next), Retired::Taken(_)));
+        assert!(!is_there());
+    }
 }

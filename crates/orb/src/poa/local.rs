@@ -16,7 +16,7 @@ use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratc
 
 use super::demux::is_served_anywhere;
 use super::hold::{Held, Hold, Kept};
-use super::{ClientPriority, Found, Located, Place, PoaCore, Target, Wanted};
+use super::{ClientPriority, Found, Key, Located, Place, PoaCore, Target, Wanted};
 use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::{Body, Operation, Reply, call};
@@ -44,7 +44,7 @@ enum Looked {
 #[derive(Clone, Copy)]
 struct Call<'c> {
     object: &'c ObjectRef,
-    /// The object itself is looked for, and not where it has been forwarded to.
+    /// The object itself is looked for, and not where it has been forwarded to or a name leads.
     own: bool,
     operation: &'static str,
     /// What the servant is to implement.
@@ -144,19 +144,20 @@ impl Home {
     #[cold]
     fn of(target: &Target<'_>) -> Option<Self> {
         let id = target.id.try_into().ok()?;
-        let poa = target.poa;
+        let (poa, place) = (target.poa, Place::from_octets(id));
         let stays = target.in_map && poa.has_places() && poa.rt.is_none() && poa.is_open();
-        stays.then(|| Home { poa: Arc::clone(poa), place: Place::from_octets(id), id })
+        // An id that somebody chose may look like a place.
+        (stays && poa.own(place).is_some()).then(|| Home { poa: Arc::clone(poa), place, id })
     }
 
     /// Whether the call has a result now; `None` if it is to go the long way.
     #[inline]
     fn serve(&self, call: &Call<'_>, direct: &mut dyn Direct) -> Option<bool> {
-        if !is_served_anywhere(&self.poa) {
+        if !is_served_anywhere(&self.poa) || !self.poa.is_open() {
             return None;
         }
         let active = self.poa.own(self.place)?;
-        // Looked at by who is counted: see `SlotTable::is_in_use`.
+        // Looked at again by who is counted: see `SlotTable::is_in_use`.
         if !self.poa.is_open() {
             return None;
         }
@@ -168,6 +169,8 @@ impl Home {
 fn look(call: &Call<'_>, key: &[u8], direct: &mut dyn Direct) -> Looked {
     let (priority, ceiling) = (ClientPriority::OfCaller, Priority::MAX);
     let wanted = Wanted { key, operation: call.operation.as_bytes(), priority, band: None, ceiling };
+    // A name may lead elsewhere the next time.
+    let call = &Call { own: call.own && Key::parse(key) != Key::Plain, ..*call };
     call.object.core().adapters().find(wanted, |found| match found {
         Found::Servant(target) => {
             if call.own {

@@ -433,14 +433,14 @@ impl PoaCore {
 
     /// Ends an object's activation; its servant goes when its running requests are done.
     pub(super) fn deactivate(self: &Arc<Self>, id: &[u8], why: Why) -> Result<(), PoaError> {
-        let (place, servant) = loop {
-            let Some(found) = self.place_of(id) else { return Err(PoaError::ObjectNotActive) };
+        loop {
+            let Some((_, servant)) = self.place_of(id) else { return Err(PoaError::ObjectNotActive) };
             let mut tables = self.tables.lock();
             match tables.busy.get(id) {
                 None => {
-                    let leaving = Some(Leaving { servant: found.1.clone(), why });
+                    let leaving = Some(Leaving { servant, why });
                     tables.busy.insert(id.into(), Busy { leaving, thread: 0, held: HeldList::default() });
-                    break found;
+                    break;
                 }
                 Some(busy) if busy.leaving.is_some() || busy.thread == this_thread() => {
                     return Err(PoaError::ObjectNotActive);
@@ -451,8 +451,15 @@ impl PoaCore {
                     self.wait_for_object(id, None);
                 }
             }
+        }
+        // Before the id was busy, others may have taken it out, and put it in again.
+        let Some((place, servant)) = self.place_of(id) else {
+            self.give_back(id);
+            return Err(PoaError::ObjectNotActive);
         };
-        drop(servant);
+        let before =
+            self.tables.lock().busy.get_mut(id).and_then(|busy| busy.leaving.replace(Leaving { servant, why }));
+        drop(before);
         let taken = match place {
             ObjectPlace::Own(place) => match self.objects.retire(place.slot, place.generation) {
                 Retired::Taken(active) => Some(active.servant),
@@ -460,11 +467,13 @@ impl PoaCore {
                 Retired::Stale => None,
             },
             ObjectPlace::Keyed(place) => {
-                let left = self.orb()?.adapters().leave(&self.key(id), place);
-                if !matches!(left, Retired::Stale) {
-                    self.keyed.fetch_sub(1, Ordering::AcqRel);
-                }
-                match left {
+                let Ok(orb) = self.orb() else {
+                    self.give_back(id);
+                    return Err(PoaError::ObjectNotActive);
+                };
+                // Before its end, which another thread may be through with at once; until then the busy id keeps the POA.
+                self.keyed.fetch_sub(1, Ordering::AcqRel);
+                match orb.adapters().leave(&self.key(id), place) {
                     Retired::Taken(Entry::Object { servant, .. }) => Some(servant),
                     Retired::Deferred => return Ok(()),
                     Retired::Taken(_) | Retired::Stale => None,
@@ -476,8 +485,8 @@ impl PoaCore {
                 self.finish_deactivation(id, servant);
                 Ok(())
             }
+            // Nobody else changes an id that is busy.
             None => {
-                // Another thread was faster.
                 self.give_back(id);
                 Err(PoaError::ObjectNotActive)
             }
@@ -531,8 +540,10 @@ impl PoaCore {
 
     /// Ends the activation of every object.
     pub(super) fn deactivate_all(self: &Arc<Self>, why: Why) {
+        let left = Left(self);
         let own: Vec<Place> =
             self.objects.iter().map(|active| Place { slot: active.index(), generation: active.generation() }).collect();
+        drop(left);
         for place in own {
             // Those that somebody else deactivates meanwhile are no loss.
             let _ = self.deactivate(&place.to_octets(), why);
