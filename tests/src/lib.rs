@@ -7,6 +7,7 @@ pub mod raw;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use corelane::poa::{IdAssignment, IdUniqueness, ImplicitActivation, PoaPolicies, RequestProcessing, ServantRetention};
 use corelane::{
     Completion, Dispatch, Octets, Orb, OrbBuilder, PoolConfig, Reference, SystemException, SystemExceptionKind,
 };
@@ -18,6 +19,16 @@ pub mod through;
 corelane::include_idl!("probe");
 
 pub use test::{Counts, Probe, ProbeRef, Refused, Small, probe::RefuseError};
+
+/// Of a POA that asks a servant locator for every request, under ids that the test chooses.
+pub const LOCATED: PoaPolicies = PoaPolicies {
+    id_uniqueness: IdUniqueness::Multiple,
+    id_assignment: IdAssignment::User,
+    implicit_activation: ImplicitActivation::Explicit,
+    servant_retention: ServantRetention::NonRetain,
+    request_processing: RequestProcessing::ServantManager,
+    ..PoaPolicies::ROOT
+};
 
 /// Allocations are counted in every test.
 #[global_allocator]

@@ -4,11 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use corelane::poa::{
-    Cookie, IdAssignment, IdUniqueness, ImplicitActivation, ObjectId, Poa, PoaPolicies, RequestProcessing,
-    ServantLocator, ServantManager, ServantManagerError, ServantResult, ServantRetention,
-};
+use corelane::poa::{Cookie, ObjectId, Poa, ServantLocator, ServantManager, ServantManagerError, ServantResult};
 use corelane::{ObjectRef, Orb, Reference, Servant, SystemException, SystemExceptionKind as Kind};
+use corelane_tests::LOCATED;
 
 corelane::include_idl!("direct");
 
@@ -110,15 +108,7 @@ fn an_object_that_is_forwarded_is_asked_for_every_time() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let root = orb.root_poa();
     let places = [(); 2].map(|()| root.activate(&Counter::servant_of(Arc::new(Calls::default()))).unwrap());
-    let policies = PoaPolicies {
-        id_uniqueness: IdUniqueness::Multiple,
-        id_assignment: IdAssignment::User,
-        implicit_activation: ImplicitActivation::Explicit,
-        servant_retention: ServantRetention::NonRetain,
-        request_processing: RequestProcessing::ServantManager,
-        ..PoaPolicies::ROOT
-    };
-    let poa = root.create_poa("elsewhere", None, policies).unwrap();
+    let poa = root.create_poa("elsewhere", None, LOCATED).unwrap();
     let locator = ByTurns(places, AtomicUsize::new(0));
     poa.set_servant_manager(ServantManager::Locator(Arc::new(locator))).unwrap();
     for poa in [&root, &poa] {

@@ -3,15 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use corelane::poa::{
-    Cookie, IdAssignment, IdUniqueness, ImplicitActivation, ObjectId, Poa, PoaPolicies, RequestProcessing,
-    ServantLocator, ServantManager, ServantManagerError, ServantResult, ServantRetention,
-};
+use corelane::poa::{Cookie, ObjectId, Poa, ServantLocator, ServantManager, ServantManagerError, ServantResult};
 use corelane::{
     Completion, Dispatch, ObjectRef, Orb, PoolConfig, Reference, Servant, SystemException, SystemExceptionKind as Kind,
     minor,
 };
-use corelane_tests::{EVERY_DISPATCH, Probe, ProbeRef, TestProbe};
+use corelane_tests::{EVERY_DISPATCH, LOCATED, Probe, ProbeRef, TestProbe};
 
 /// Where the objects of a server are, and how often it was asked.
 struct Whereabouts {
@@ -48,15 +45,7 @@ impl Server {
     fn new(dispatch: Dispatch) -> Self {
         let pool = PoolConfig { dispatch, ..PoolConfig::default() };
         let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();
-        let policies = PoaPolicies {
-            id_uniqueness: IdUniqueness::Multiple,
-            id_assignment: IdAssignment::User,
-            implicit_activation: ImplicitActivation::Explicit,
-            servant_retention: ServantRetention::NonRetain,
-            request_processing: RequestProcessing::ServantManager,
-            ..PoaPolicies::ROOT
-        };
-        let poa = orb.root_poa().create_poa("moves", None, policies).unwrap();
+        let poa = orb.root_poa().create_poa("moves", None, LOCATED).unwrap();
         let whereabouts = Arc::new(Whereabouts {
             servant: TestProbe::default().servant(),
             here: AtomicBool::new(false),

@@ -174,7 +174,8 @@ impl Orb {
     }
 
     /// Ends the ORB: POAs are destroyed, connections closed in good order, threads joined. With `wait` it returns when that
-    /// is done, however long servants run; without, a later call with `wait` waits, or the drop of the ORB.
+    /// is done, however long servants run; without, a later call with `wait` waits, or the drop of the ORB. What this very call calls back, as the drop
+    /// of a servant, waits for nothing by calling it again.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3 with `wait` in an upcall, or on any other of the ORB's own threads: it would wait for itself.

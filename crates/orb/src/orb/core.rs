@@ -549,8 +549,9 @@ impl Core {
                 lane.close(self);
             }
         }
-        if patience == Patience::None || self.ender.load(Ordering::Relaxed) == this_thread() && !self.is_closed() {
-            // Who is about to end it, and was called back, waits for nobody.
+        // Whoever ends it already, and was called back on the way, would wait for itself.
+        let is_ending_it = self.ender.load(Ordering::Relaxed) == this_thread() && !self.is_closed();
+        if patience == Patience::None || is_ending_it {
             return;
         }
         // Another thread may have begun the end, and not be through with what is to be closed in good order.

@@ -160,7 +160,7 @@ impl Lane {
         self.endings.insert(&connection);
         let now = clock::now();
         // One whose peer has had its time is left to the next look at all of them, which tells of it.
-        let has_had_its_time = connection.unread_for(now) > self.config.output_timeout;
+        let has_had_its_time = !connection.is_closed() && connection.unread_for(now) > self.config.output_timeout;
         if !has_had_its_time && self.go_on(&connection, now) != Progress::On {
             return;
         }
