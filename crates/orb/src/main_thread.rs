@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use corelane_sys::clock::Monotonic;
+use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Condvar, Mutex, Scope};
 
 use crate::poa::{HELD, HELD_OCTETS, this_thread};
@@ -20,10 +22,14 @@ pub(crate) struct MainQueue {
     changed: Condvar,
     /// The thread that may run this ORB's work.
     thread: AtomicU64,
+    /// Where that thread waits for a change of a POA.
+    waits: Gate,
 }
 
 struct State {
     work: VecDeque<(Work, usize)>,
+    /// Ends of activations. Others wait for them, so none is ever left undone, and their number is that of objects there were.
+    ends: VecDeque<Work>,
     /// Octets of the requests among it.
     octets: usize,
     stopped: bool,
@@ -33,6 +39,9 @@ struct State {
 
 impl State {
     fn next(&mut self) -> Option<Work> {
+        if let Some(end) = self.ends.pop_front() {
+            return Some(end);
+        }
         let (work, octets) = self.work.pop_front()?;
         self.octets -= octets;
         Some(work)
@@ -41,11 +50,13 @@ impl State {
 
 impl MainQueue {
     pub(crate) fn new() -> Self {
-        let state = State { work: VecDeque::new(), octets: 0, stopped: false, running: false };
+        let (work, ends) = (VecDeque::new(), VecDeque::new());
+        let state = State { work, ends, octets: 0, stopped: false, running: false };
         MainQueue {
             state: Mutex::new("main thread queue", Scope::Orb, state),
             changed: Condvar::new(),
             thread: AtomicU64::new(this_thread()),
+            waits: Gate::new("main thread"),
         }
     }
 
@@ -65,6 +76,38 @@ impl MainQueue {
         state.work.push_back((work, octets));
         self.changed.notify_all();
         true
+    }
+
+    /// Lists the end of an activation; gives it back if nobody will run it any more.
+    pub(crate) fn push_end(&self, end: Work) -> Result<(), Work> {
+        {
+            let mut state = self.state.lock();
+            if state.stopped {
+                return Err(end);
+            }
+            state.ends.push_back(end);
+            self.changed.notify_all();
+        }
+        self.look_again();
+        Ok(())
+    }
+
+    /// Waits, as the main thread, until `look` finds something or `deadline` has passed, and ends activations meanwhile: what it waits
+    /// for may wait for that. Requests are not run.
+    #[cold]
+    pub(crate) fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        let next_end = || self.state.lock().ends.pop_front();
+        self.waits.wait(deadline, || {
+            while let Some(end) = next_end() {
+                end();
+            }
+            look()
+        })
+    }
+
+    /// What the main thread [waits](Self::wait) for may have come.
+    pub(crate) fn look_again(&self) {
+        self.waits.open();
     }
 
     /// Runs work until [`stop`](Self::stop).
@@ -106,17 +149,20 @@ impl MainQueue {
 
     /// Whether work waits.
     pub(crate) fn is_pending(&self) -> bool {
-        !self.state.lock().work.is_empty()
+        let state = self.state.lock();
+        !(state.work.is_empty() && state.ends.is_empty())
     }
 
-    pub(crate) fn stop(&self) {
+    /// Takes nothing more, and drops the requests that wait. The ends of activations among it are the caller's to run.
+    pub(crate) fn stop(&self) -> impl Iterator<Item = Work> + use<> {
         let mut state = self.state.lock();
         state.stopped = true;
-        let dropped = std::mem::take(&mut state.work);
+        let (dropped, ends) = (std::mem::take(&mut state.work), std::mem::take(&mut state.ends));
         state.octets = 0;
         self.changed.notify_all();
         drop(state);
         drop(dropped);
+        ends.into_iter()
     }
 }
 
@@ -128,6 +174,9 @@ impl fmt::Debug for MainQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     #[test]
@@ -137,7 +186,37 @@ mod tests {
         assert!(push(HELD_OCTETS) && !push(1) && push(0));
         assert!(queue.perform_one() && push(HELD_OCTETS) && !push(1));
         assert!((2..HELD).all(|_| push(0)) && !push(0));
-        queue.stop();
+        assert_eq!(queue.stop().count(), 0);
         assert!(!push(0) && !queue.is_pending());
+    }
+
+    #[test]
+    fn ends_of_activations_are_not_bounded_and_not_dropped() {
+        let (queue, ended) = (MainQueue::new(), Arc::new(AtomicUsize::new(0)));
+        let end = || {
+            let ended = Arc::clone(&ended);
+            Box::new(move || _ = ended.fetch_add(1, Ordering::Relaxed)) as Work
+        };
+        assert!((0..HELD).all(|_| queue.push(Box::new(|| {}), 0)));
+        for _ in 0..3 {
+            assert!(queue.push_end(end()).is_ok());
+        }
+        assert!(queue.perform_one());
+        assert_eq!(ended.load(Ordering::Relaxed), 1, "before the requests");
+        queue.stop().for_each(|end| end());
+        assert_eq!(ended.load(Ordering::Relaxed), 3);
+        assert!(queue.push_end(end()).is_err() && !queue.is_pending());
+    }
+
+    #[test]
+    fn the_main_thread_ends_activations_while_it_waits() {
+        let (queue, ended) = (Arc::new(MainQueue::new()), Arc::new(AtomicUsize::new(0)));
+        let other = std::thread::spawn({
+            let (queue, ended) = (Arc::clone(&queue), Arc::clone(&ended));
+            move || queue.push_end(Box::new(move || _ = ended.fetch_add(1, Ordering::Relaxed))).is_ok()
+        });
+        let look = || (ended.load(Ordering::Relaxed) == 1).then_some(());
+        assert_eq!(queue.wait(None, look), Some(()));
+        assert!(other.join().unwrap());
     }
 }

@@ -156,7 +156,8 @@ impl ObjectRef {
     /// effect on these calls, [`current`](crate::current()) knows nothing of them, and a panic of the servant is the caller's. The servant lives at
     /// least as long as the copy and its clones.
     ///
-    /// Objects elsewhere, forwarded ones, dynamic servants and those of a servant locator are called as usual.
+    /// Objects elsewhere, forwarded ones, those called by a [plain key](crate::Orb::bind_key), dynamic servants and those of a servant
+    /// locator are called as usual.
     ///
     /// # Examples
     /// ```

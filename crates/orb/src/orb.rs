@@ -174,11 +174,12 @@ impl Orb {
     }
 
     /// Ends the ORB: POAs are destroyed, connections closed in good order, threads joined. With `wait` it returns when that
-    /// is done, however long servants run; without, a later call with `wait` waits, or the drop of the ORB. What this very call calls back, as the drop
-    /// of a servant, waits for nothing by calling it again.
+    /// is done, however long servants run; without, a later call with `wait` waits, or the drop of the ORB. An event handler that
+    /// this very call runs waits for nothing by calling it again.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3 with `wait` in an upcall, or on any other of the ORB's own threads: it would wait for itself.
+    /// BAD_INV_ORDER 3 with `wait` in an upcall, in the `Drop` of a servant or servant manager that a POA lets go of, or on any other of the
+    /// ORB's own threads: it would wait for itself.
     pub fn shutdown(&self, wait: bool) -> Result<(), SystemException> {
         if wait && crate::current::is_inside(self.core.adapters().stamp) {
             return Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No));
@@ -196,7 +197,7 @@ impl Orb {
 
 impl Drop for Orb {
     fn drop(&mut self) {
-        if crate::current::is_inside(self.core.adapters().stamp) {
+        if crate::current::is_inside(self.core.adapters().stamp) || self.core.is_ending_it() {
             self.core.shutdown_elsewhere();
         } else {
             self.core.shutdown(Patience::ClosingTime);

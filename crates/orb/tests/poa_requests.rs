@@ -446,6 +446,11 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     world.server.bind_key("Elsewhere", &elsewhere).unwrap();
     let by_key = |key: &str| world.client.string_to_object(&corbaloc.replace("Key", key)).unwrap().unwrap();
     assert_eq!(call_marshalled(&by_key("Elsewhere")).unwrap(), 2);
+    // A reference of the same ORB asks for the name with each call.
+    let near = world.server.string_to_object(&corbaloc.replace("Key", "Elsewhere")).unwrap().unwrap();
+    assert_eq!([call(&near).unwrap(), call_marshalled(&near).unwrap()], [2, 2]);
+    assert!(world.server.unbind_key("Elsewhere"));
+    assert_eq!([refused(call(&near)), refused(call_marshalled(&near))], [NO_OBJECT; 2]);
 
     let poa = world.poa("plain", PERSISTENT);
     let id = ObjectId::from("one");

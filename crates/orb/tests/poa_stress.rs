@@ -285,7 +285,7 @@ fn shutdown_against_calls() {
             }
         });
         world.server.shutdown(true).unwrap();
-        eventually(|| maker.life.living.load(Ordering::SeqCst) == 0);
+        assert_eq!(maker.life.living.load(Ordering::SeqCst), 0);
         assert_eq!(maker.life.incarnated.load(Ordering::SeqCst), maker.life.etherealized.load(Ordering::SeqCst));
         world.no_panics();
     }

@@ -125,11 +125,15 @@ pub(crate) struct Core {
     forks: u64,
 }
 
-/// Says that connections have been told of the end, also where what was called on the way panics.
-struct Closed<'c>(&'c Core);
+/// Lets nothing new in, tells connections of the end, and says so; also where what was called on the way panics.
+struct Closed<'c>(&'c Arc<Core>);
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
+        self.0.adapters.close();
+        for lane in self.0.all_lanes() {
+            lane.close(self.0);
+        }
         // Whoever had no more patience may have gone on to the end.
         self.0.state.fetch_max(CLOSED, Ordering::AcqRel);
         self.0.closing.open();
@@ -521,9 +525,10 @@ impl Core {
         let ender = ender.scheduling(Scheduling::Other).preferred_affinity(self.cores);
         if ender.spawn(move || core.shutdown(Patience::Endless)).is_err() {
             // Without a thread nobody waits for the others: they are told to end, and do when their requests are done.
-            let own = self.lanes().iter().flat_map(|lane| lane.stop());
-            drop((own.collect::<Vec<_>>(), std::mem::take(&mut *self.threads.lock())));
-            self.events.replies_unread(self.lanes().iter().flat_map(|lane| lane.cut_endings()));
+            let lanes = self.all_lanes();
+            let threads: Vec<_> = lanes.iter().flat_map(|lane| lane.stop()).collect();
+            drop((threads, std::mem::take(&mut *self.threads.lock()), self.rt.take_threads()));
+            self.events.replies_unread(lanes.iter().flat_map(|lane| lane.cut_endings()));
             self.watcher.tell();
         }
     }
@@ -537,33 +542,36 @@ impl Core {
         if self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.ender.store(this_thread(), Ordering::Relaxed);
             let _closed = Closed(self);
-            self.main.stop();
+            // No other thread comes for them any more, and the end waits for them.
+            self.main.stop().for_each(|end| end());
             self.initial.lock().clear();
             self.root_poa().end(match patience {
                 Patience::None => Some(Monotonic::from_nanos(0)),
                 Patience::ClosingTime => Some(Monotonic::now() + self.config.closing_time),
                 Patience::Endless => None,
             });
-            self.adapters.close();
-            for lane in self.all_lanes() {
-                lane.close(self);
-            }
         }
         // Whoever ends it already, and was called back on the way, would wait for itself.
-        let is_ending_it = self.ender.load(Ordering::Relaxed) == this_thread() && !self.is_closed();
-        if patience == Patience::None || is_ending_it {
+        if patience == Patience::None || self.is_ending_it() {
             return;
         }
         // Another thread may have begun the end, and not be through with what is to be closed in good order.
         let through = || self.is_closed().then_some(());
         let patient = (patience == Patience::ClosingTime).then(|| Monotonic::now() + self.config.closing_time);
         let _ = self.closing.wait(patient, through);
+        // Or it had less patience.
+        self.root_poa().core().wait_for_end(patient);
         let until = Monotonic::now() + self.config.closing_time;
         let lanes = self.all_lanes();
         while lanes.iter().any(|lane| lane.is_closing(self)) && !until.is_past() {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.join(&lanes, patience);
+    }
+
+    /// Whether the calling thread is ending it, and was called back on the way.
+    pub(crate) fn is_ending_it(&self) -> bool {
+        self.ender.load(Ordering::Relaxed) == this_thread() && !self.is_closed()
     }
 
     /// Whether connections have been told of the end.

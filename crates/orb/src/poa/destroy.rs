@@ -54,8 +54,9 @@ pub(super) fn would_wait_for_itself() -> SystemException {
 }
 
 impl PoaCore {
-    fn wait_for_end(&self, deadline: Option<Monotonic>) {
-        self.changed.wait(deadline, || (self.life() == Life::Dead).then_some(()));
+    /// Waits until the POA is dead; false past the deadline.
+    pub(crate) fn wait_for_end(&self, deadline: Option<Monotonic>) -> bool {
+        self.wait_until(deadline, || self.life() == Life::Dead)
     }
 
     fn begin_destruction(self: &Arc<Self>, etherealize: bool) {
@@ -88,7 +89,7 @@ impl PoaCore {
         // Those that wait learn that the POA ends.
         self.manager.release_of(self.place);
         self.release_held();
-        self.changed.open();
+        self.has_changed();
         self.one_hindrance_less();
     }
 
@@ -122,8 +123,10 @@ impl PoaCore {
         let etherealize = self.etherealizes.load(Ordering::Acquire)
             && self.policies.request_processing == RequestProcessing::ServantManager;
         self.deactivate_all(Why { cleanup: true, etherealize });
-        self.default_servant.store(Arc::new(None));
-        self.default_servant.collect();
+        self.let_go_of("Servant", || {
+            self.default_servant.store(Arc::new(None));
+            self.default_servant.collect();
+        });
         self.life.store(Life::Closing as u8, Ordering::Release);
         self.object_is_gone();
     }
@@ -156,21 +159,23 @@ impl PoaCore {
         }
         self.manager.forget(self);
         // What the application gave may hold this very POA, or references of the ORB.
-        self.servant_manager.store(Arc::new(None));
-        self.servant_manager.collect();
+        self.let_go_of("ServantManager", || {
+            self.servant_manager.store(Arc::new(None));
+            self.servant_manager.collect();
+        });
         let activator = self.family.lock().activator.take();
-        drop(activator);
+        self.let_go_of("AdapterActivator", || drop(activator));
         if let Some(parent) = self.parent.as_ref().and_then(std::sync::Weak::upgrade) {
             let ends = {
                 let mut family = parent.family.lock();
                 family.children.remove(&self.name);
                 parent.life() == Life::Ending
             };
-            parent.changed.open();
+            parent.has_changed();
             if ends {
                 parent.one_hindrance_less();
             }
         }
-        self.changed.open();
+        self.has_changed();
     }
 }

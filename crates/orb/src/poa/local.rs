@@ -227,6 +227,11 @@ fn follow(call: &Call<'_>, mut reference: ObjectRef, direct: &mut dyn Direct) ->
     let (object, core) = (call.object, call.object.core());
     for _ in 0..FORWARDS {
         let Some(key) = reference.binding().local_key(core) else {
+            let named = object.binding().local_key(core).is_some_and(|key| Key::parse(key) == Key::Plain);
+            if named {
+                // It may lead elsewhere the next time, so nothing is remembered.
+                return false;
+            }
             // The marshalled call begins there, so that nobody is asked twice for one call.
             let target = object.binding().target(core, reference.ior().clone());
             object.binding().set_forwarded(Some(Arc::new(target)));

@@ -142,7 +142,7 @@ impl PoaManager {
         for poa in self.members().iter().filter(|poa| managed(poa)) {
             poa.deactivate_all(why);
             if wait_for_completion {
-                poa.changed.wait(None, || poa.tables.lock().busy.is_empty().then_some(()));
+                poa.wait_until(None, || poa.tables.lock().busy.is_empty());
             }
         }
         Ok(())

@@ -307,11 +307,15 @@ impl PoaCore {
     /// Ends the change of an id and goes on with what waited for that.
     fn give_back(self: &Arc<Self>, id: &[u8]) {
         let busy = self.tables.lock().busy.remove(id);
-        if let Some(busy) = busy {
+        let leaving = busy.and_then(|busy| {
             busy.held.release();
-        }
-        self.changed.open();
+            busy.leaving
+        });
+        self.has_changed();
         self.object_is_gone();
+        if leaving.is_some() {
+            self.let_go_of("Servant", || drop(leaving));
+        }
     }
 
     /// Keeps a request until the id is not busy.
@@ -324,7 +328,7 @@ impl PoaCore {
 
     /// Waits until the id is not busy; false past the deadline.
     pub(super) fn wait_for_object(&self, id: &[u8], deadline: Option<Monotonic>) -> bool {
-        self.changed.wait(deadline, || (!self.tables.lock().busy.contains_key(id)).then_some(())).is_some()
+        self.wait_until(deadline, || !self.tables.lock().busy.contains_key(id))
     }
 
     /// Goes on with every request that waits for an id.
@@ -433,6 +437,12 @@ impl PoaCore {
 
     /// Ends an object's activation; its servant goes when its running requests are done.
     pub(super) fn deactivate(self: &Arc<Self>, id: &[u8], why: Why) -> Result<(), PoaError> {
+        self.reserve_to_leave(id, why)?;
+        self.take_out(id, why)
+    }
+
+    /// Makes the id of an active object busy.
+    fn reserve_to_leave(self: &Arc<Self>, id: &[u8], why: Why) -> Result<(), PoaError> {
         loop {
             let Some((_, servant)) = self.place_of(id) else { return Err(PoaError::ObjectNotActive) };
             let mut tables = self.tables.lock();
@@ -440,7 +450,7 @@ impl PoaCore {
                 None => {
                     let leaving = Some(Leaving { servant, why });
                     tables.busy.insert(id.into(), Busy { leaving, thread: 0, held: HeldList::default() });
-                    break;
+                    return Ok(());
                 }
                 Some(busy) if busy.leaving.is_some() || busy.thread == this_thread() => {
                     return Err(PoaError::ObjectNotActive);
@@ -452,6 +462,10 @@ impl PoaCore {
                 }
             }
         }
+    }
+
+    /// Takes the object out whose id has been made busy for that.
+    fn take_out(self: &Arc<Self>, id: &[u8], why: Why) -> Result<(), PoaError> {
         // Before the id was busy, others may have taken it out, and put it in again.
         let Some((place, servant)) = self.place_of(id) else {
             self.give_back(id);
@@ -459,7 +473,7 @@ impl PoaCore {
         };
         let before =
             self.tables.lock().busy.get_mut(id).and_then(|busy| busy.leaving.replace(Leaving { servant, why }));
-        drop(before);
+        self.let_go_of("Servant", || drop(before));
         let taken = match place {
             ObjectPlace::Own(place) => match self.objects.retire(place.slot, place.generation) {
                 Retired::Taken(active) => Some(active.servant),
@@ -485,8 +499,8 @@ impl PoaCore {
                 self.finish_deactivation(id, servant);
                 Ok(())
             }
-            // Nobody else changes an id that is busy.
             None => {
+                debug_assert!(false, "nobody else changes an id that is busy");
                 self.give_back(id);
                 Err(PoaError::ObjectNotActive)
             }
@@ -500,7 +514,7 @@ impl PoaCore {
             && !orb.main_queue().is_main_thread()
         {
             let (poa, id, again) = (Arc::clone(self), ObjectId::from(id), servant.clone());
-            if orb.main_queue().push(Box::new(move || poa.etherealize(id.as_octets(), again)), 0) {
+            if orb.main_queue().push_end(Box::new(move || poa.etherealize(id.as_octets(), again))).is_ok() {
                 return;
             }
         }
@@ -534,7 +548,7 @@ impl PoaCore {
             self.disclaim_servant(&servant);
         }
         let leaving = self.tables.lock().busy.get_mut(id).and_then(|busy| busy.leaving.take());
-        drop((leaving, servant));
+        self.let_go_of("Servant", || drop((leaving, servant)));
         self.give_back(id);
     }
 
@@ -562,4 +576,49 @@ impl PoaCore {
 #[cold]
 pub(super) fn full() -> SystemException {
     SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poa::{IdAssignment, PoaPolicies};
+
+    struct Nothing;
+
+    impl crate::Skeleton for Nothing {
+        fn repository_ids(&self) -> &'static [&'static str] {
+            &["IDL:test/Nothing:1.0"]
+        }
+
+        fn dispatch(&self, _: &[u8], _: &mut crate::ServerCall<'_>) -> Result<(), SystemException> {
+            Err(SystemException::bad_operation())
+        }
+    }
+
+    /// Between the look that finds an object active and the one under the busy id others may take it out and activate another one.
+    #[test]
+    fn who_was_late_takes_out_what_is_active_now_or_nothing() {
+        let orb = crate::Orb::new().unwrap();
+        let policies = PoaPolicies { id_assignment: IdAssignment::User, ..PoaPolicies::default() };
+        let poa = orb.root_poa().create_poa("p", None, policies).unwrap();
+        let (core, id) = (poa.core(), ObjectId::from("x"));
+        let [before, now] = [(); 2].map(|()| Servant::new(Nothing));
+        let why = Why { cleanup: false, etherealize: true };
+        let reserve_late = || {
+            let leaving = Some(Leaving { servant: before.clone(), why });
+            let busy = Busy { leaving, thread: 0, held: HeldList::default() };
+            core.tables.lock().busy.insert(id.as_octets().into(), busy);
+        };
+        poa.activate_object_with_id(&id, &now).unwrap();
+        reserve_late();
+        core.take_out(id.as_octets(), why).unwrap();
+        assert!(core.place_of(id.as_octets()).is_none() && core.tables.lock().busy.is_empty());
+        assert_eq!(core.keyed.load(Ordering::Acquire), 0);
+        // UNIQUE_ID: the servant that was active is free again.
+        poa.activate_object_with_id(&id, &now).unwrap();
+        poa.deactivate_object(&id).unwrap();
+        reserve_late();
+        assert_eq!(core.take_out(id.as_octets(), why), Err(PoaError::ObjectNotActive));
+        assert_eq!((core.keyed.load(Ordering::Acquire), core.tables.lock().busy.len()), (0, 0));
+    }
 }

@@ -36,6 +36,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::Mutex;
 use corelane_sys::published::Published;
@@ -57,6 +58,7 @@ pub use servant_manager::{
     AdapterActivator, Cookie, ServantActivator, ServantLocator, ServantManager, ServantManagerError, ServantResult,
 };
 
+use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::orb::Core;
@@ -65,6 +67,7 @@ use crate::rt::poa::RtPoa;
 use crate::servant::Servant;
 use map::{ActiveObject, Tables};
 use serial::Serial;
+use servant_manager::guarded;
 use tree::Family;
 
 /// Objects that one POA can have active.
@@ -175,6 +178,30 @@ impl PoaCore {
         self.orb
             .upgrade()
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
+    }
+
+    /// Waits until `over`; false past the deadline.
+    fn wait_until(&self, deadline: Option<Monotonic>, over: impl Fn() -> bool) -> bool {
+        let look = || over().then_some(());
+        match self.orb() {
+            Ok(orb) if orb.main_queue().is_main_thread() => orb.main_queue().wait(deadline, look),
+            _ => self.changed.wait(deadline, look),
+        }
+        .is_some()
+    }
+
+    /// Those who [wait](Self::wait_until) look again.
+    fn has_changed(&self) {
+        self.changed.open();
+        if let Ok(orb) = self.orb() {
+            orb.main_queue().look_again();
+        }
+    }
+
+    /// Lets go of what the application gave. What that calls back cannot wait for the ORB, which waits for it, and its panic ends here.
+    fn let_go_of(self: &Arc<Self>, interface: &'static str, drop: impl FnOnce()) {
+        let _frame = Upcall::enter_callback(self);
+        let _ = guarded(&Poa::from_core(Arc::clone(self)), interface, "drop", drop);
     }
 
     pub(crate) fn orb_handle(&self) -> &Weak<Core> {

@@ -304,7 +304,7 @@ impl PoaCore {
         if let Some(arriving) = arriving {
             arriving.held.release();
         }
-        self.changed.open();
+        self.has_changed();
         match (answer, child) {
             (Some(Ok(true)), Some(child)) => Child::Here(child),
             (Some(Ok(_)), _) => Child::Missing,
@@ -370,6 +370,6 @@ impl PoaCore {
 
     /// Waits until the adapter activator has returned; false past the deadline.
     pub(super) fn wait_for_child(&self, name: &str, deadline: Option<Monotonic>) -> bool {
-        self.changed.wait(deadline, || (!self.family.lock().arriving.contains_key(name)).then_some(())).is_some()
+        self.wait_until(deadline, || !self.family.lock().arriving.contains_key(name))
     }
 }

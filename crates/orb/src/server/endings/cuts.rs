@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use corelane_net::Peer;
 
-use super::run::{Answer, Begin, Close, End, Out, Run, lane};
+use super::run::{Answer, Begin, Close, End, Out, Run, lane, lane_with};
 use super::*;
 use crate::Orb;
 use crate::server::connection::{Loss, Sent};
@@ -65,6 +65,18 @@ fn a_peer_that_reads_nothing_is_told_of_once_whatever_still_runs() {
     assert_eq!((run.answer(0), held()), (Some(Sent::Lost(Loss::Gone)), before));
     [Out(0), Out(1)].into_iter().for_each(|event| run.happen(event));
     assert_eq!((lane.endings.len(), lane.budget.connections()), (0, 0));
+}
+
+#[test]
+fn one_that_was_cut_is_forgotten_when_its_last_request_is_out() {
+    let (orb, lane) = (Orb::new().unwrap(), lane_with(Duration::ZERO));
+    let mut run = Run::new(&lane, orb.core(), 2);
+    [Begin(0), Begin(1), End, Answer(1)].into_iter().for_each(|event| run.happen(event));
+    lane.tidy_endings(orb.core(), clock::now() + Duration::from_secs(1));
+    assert_eq!(orb.event_counts().replies_unread, 1);
+    [Out(0), Out(1)].into_iter().for_each(|event| run.happen(event));
+    assert_eq!((lane.endings.len(), lane.budget.connections()), (0, 0));
+    assert!(run.connection.upgrade().is_none());
 }
 
 #[test]

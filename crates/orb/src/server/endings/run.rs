@@ -113,12 +113,18 @@ fn answer_to(request: usize) -> [u8; REPLY] {
     [1 + u8::try_from(request).unwrap(); REPLY]
 }
 
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// A lane that acts by itself only when something has happened.
 pub(super) fn lane() -> Arc<Lane> {
-    let hour = Duration::from_secs(3600);
+    lane_with(HOUR)
+}
+
+/// The same, whose peers have to take their replies within `output_timeout`.
+pub(super) fn lane_with(output_timeout: Duration) -> Arc<Lane> {
     let dispatch = Dispatch::HalfSyncHalfAsync { threads: 2, queue: 16 };
-    let config = PoolConfig { dispatch, output_timeout: hour, ..PoolConfig::default() };
-    Lane::new(config, Vec::new(), hour, None).unwrap()
+    let config = PoolConfig { dispatch, output_timeout, ..PoolConfig::default() };
+    Lane::new(config, Vec::new(), HOUR, None).unwrap()
 }
 
 /// One connection of a lane, as far as it has come.

@@ -1,0 +1,213 @@
+//! The end of objects, POAs and ORBs: who waits for whom, and what is called back on the way.
+#![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
+
+mod poa;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use corelane::poa::*;
+use corelane::{Orb, Servant, SystemException};
+use poa::*;
+
+/// Counts the objects that leave, and answers for all.
+#[derive(Default)]
+struct Counts(AtomicUsize);
+
+impl ServantActivator for Counts {
+    fn incarnate(&self, _: &ObjectId, _: &Poa) -> ServantResult<Option<Servant>> {
+        Ok(Some(number(1)))
+    }
+    fn etherealize(&self, _: &ObjectId, _: &Poa, _: &Servant, _: bool, _: bool) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A POA of the main thread, which is this one, and one of its objects that another thread has deactivated: its end waits in the queue.
+fn one_on_its_way_out(world: &World) -> (Poa, Arc<Counts>) {
+    let manager = world.root.manager_factory().create_manager("main").unwrap();
+    let policies = PoaPolicies { threading: Threading::MainThread, ..ACTIVATOR };
+    let poa = world.root.create_poa("main", Some(&manager), policies).unwrap();
+    let counts = Arc::new(Counts::default());
+    poa.set_servant_manager(ServantManager::Activator(Arc::clone(&counts) as _)).unwrap();
+    poa.activate_object_with_id(&"x".into(), &number(1)).unwrap();
+    std::thread::scope(|scope| scope.spawn(|| poa.deactivate_object(&"x".into()).unwrap()).join().unwrap());
+    assert_eq!(counts.0.load(Ordering::SeqCst), 0);
+    (poa, counts)
+}
+
+#[test]
+fn the_end_of_an_orb_takes_objects_along_that_wait_for_the_main_thread() {
+    for elsewhere in [false, true] {
+        let world = World::new();
+        let (_poa, counts) = one_on_its_way_out(&world);
+        std::thread::scope(|scope| {
+            let end = || world.server.shutdown(true).unwrap();
+            if elsewhere { scope.spawn(end).join().unwrap() } else { end() }
+        });
+        assert_eq!(counts.0.load(Ordering::SeqCst), 1);
+        world.no_panics();
+    }
+}
+
+#[test]
+fn the_main_thread_does_what_it_waits_for() {
+    type Wait = fn(&Poa);
+    let waits: [Wait; 3] = [
+        |poa| poa.activate_object_with_id(&"x".into(), &number(2)).unwrap(),
+        |poa| poa.destroy(true, true).unwrap(),
+        |poa| poa.manager().deactivate(true, true).unwrap(),
+    ];
+    for wait in waits {
+        let world = World::new();
+        let (poa, counts) = one_on_its_way_out(&world);
+        wait(&poa);
+        assert_eq!(counts.0.load(Ordering::SeqCst), 1);
+        world.no_panics();
+    }
+}
+
+/// Tells of its end.
+struct Last<F: Fn() + Send + Sync + 'static>(F);
+
+impl<F: Fn() + Send + Sync + 'static> Drop for Last<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+impl<F: Fn() + Send + Sync + 'static> Value for Last<F> {
+    fn value(&self) -> Result<i32, SystemException> {
+        Ok(1)
+    }
+}
+
+/// A servant whose end runs `last`.
+fn ends_with(last: impl Fn() + Send + Sync + 'static) -> Servant {
+    let last = Last(last);
+    servant(move || last.value())
+}
+
+#[test]
+fn a_servant_may_own_the_orb_that_it_ends_with() {
+    for by_default in [false, true] {
+        let lives = Arc::new(());
+        let core = Arc::downgrade(&lives);
+        let events = move |_: &_| drop(Arc::clone(&lives));
+        let orb = Orb::builder().listen("tcp:127.0.0.1:0").on_event(events).build().unwrap();
+        let handle = orb.shutdown_handle();
+        let poa = orb.root_poa().create_poa("p", None, DEFAULT).unwrap();
+        let orb = Mutex::new(Some(orb));
+        let owner = ends_with(move || drop(orb.lock().unwrap().take()));
+        if by_default {
+            poa.set_servant(&owner).unwrap();
+        } else {
+            poa.activate_object_with_id(&"x".into(), &owner).unwrap();
+        }
+        drop((poa, owner));
+        handle.shutdown();
+        eventually(|| core.strong_count() == 0);
+    }
+}
+
+#[test]
+fn who_waits_for_the_end_waits_for_servants_that_others_run() {
+    let world = World::new();
+    let (slow, counts) = (Slow::default(), Arc::new(Counts::default()));
+    let poa = world.poa("p", ACTIVATOR);
+    poa.set_servant_manager(ServantManager::Activator(Arc::clone(&counts) as _)).unwrap();
+    poa.activate_object_with_id(&"x".into(), &slow.servant()).unwrap();
+    let object = poa.id_to_reference(&"x".into()).unwrap();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| call(&object));
+        slow.wait_entered(1);
+        world.server.shutdown(false).unwrap();
+        let end = scope.spawn(|| {
+            world.server.shutdown(true).unwrap();
+            counts.0.load(Ordering::SeqCst)
+        });
+        a_while();
+        assert!(!end.is_finished());
+        slow.go_on();
+        assert_eq!(end.join().unwrap(), 1);
+        assert_eq!(running.join().unwrap().unwrap(), 1);
+    });
+}
+
+/// The end waits for the thread that is last in an object; what that thread calls back does not wait for the end.
+#[test]
+fn the_end_of_a_servant_cannot_wait_for_the_orb() {
+    let mut world = World::new();
+    let orb = Arc::new(std::mem::replace(&mut world.server, Orb::new().unwrap()));
+    let (slow, refusal) = (Slow::default(), Arc::new(Mutex::new(None)));
+    let poa = orb.root_poa().create_poa("p", None, USER).unwrap();
+    let (held, told, owner): (_, _, Weak<Orb>) = (slow.clone(), Arc::clone(&refusal), Arc::downgrade(&orb));
+    let last = Last(move || *told.lock().unwrap() = owner.upgrade().map(|orb| refused(orb.shutdown(true))));
+    let servant = servant(move || {
+        held.stay();
+        last.value()
+    });
+    poa.manager().activate().unwrap();
+    poa.activate_object_with_id(&"x".into(), &servant).unwrap();
+    drop(servant);
+    let object = poa.id_to_reference(&"x".into()).unwrap();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| call(&object));
+        slow.wait_entered(1);
+        let end = scope.spawn(|| orb.shutdown(true).unwrap());
+        a_while();
+        slow.go_on();
+        assert_eq!(running.join().unwrap().unwrap(), 1);
+        end.join().unwrap();
+    });
+    let (kind, minor, _) = refusal.lock().unwrap().take().unwrap();
+    assert_eq!((kind, minor), UPCALL);
+}
+
+#[test]
+fn a_panic_in_the_end_of_a_servant_keeps_nobody_waiting() {
+    struct Fragile;
+    impl Drop for Fragile {
+        fn drop(&mut self) {
+            panic!("as the test wants it");
+        }
+    }
+    impl ServantActivator for Fragile {
+        fn incarnate(&self, _: &ObjectId, _: &Poa) -> ServantResult<Option<Servant>> {
+            Ok(None)
+        }
+        fn etherealize(&self, _: &ObjectId, _: &Poa, _: &Servant, _: bool, _: bool) {}
+    }
+    impl AdapterActivator for Fragile {
+        fn unknown_adapter(&self, _: &Poa, _: &str) -> Result<bool, SystemException> {
+            Ok(false)
+        }
+    }
+    let world = World::new();
+    let fragile = || {
+        let fragile = Fragile;
+        servant(move || {
+            let _kept = &fragile;
+            Ok(1)
+        })
+    };
+    let objects = world.poa("objects", USER);
+    for id in ["x", "y"] {
+        objects.activate_object_with_id(&id.into(), &fragile()).unwrap();
+    }
+    objects.deactivate_object(&"x".into()).unwrap();
+    objects.activate_object_with_id(&"x".into(), &number(2)).unwrap();
+    let default = world.poa("default", DEFAULT);
+    default.set_servant(&fragile()).unwrap();
+    let activator = world.poa("activator", ACTIVATOR);
+    activator.set_servant_manager(ServantManager::Activator(Arc::new(Fragile))).unwrap();
+    activator.set_activator(Some(Arc::new(Fragile)));
+    for poa in [objects, default, activator] {
+        poa.destroy(true, true).unwrap();
+    }
+    assert_eq!(world.server.event_counts().panics, 5);
+    world.root.activate(&fragile()).unwrap();
+    world.server.shutdown(true).unwrap();
+    assert_eq!(world.server.event_counts().panics, 6);
+    assert!(std::net::TcpStream::connect(world.server.endpoints()[0].to_string().trim_start_matches("tcp:")).is_err());
+}
