@@ -756,15 +756,15 @@ impl Lane {
             };
             let found = Arc::clone(&connection);
             drop(connection);
-            self.cut(core, &found, &event);
+            core.events().report(&event);
+            found.close();
+            self.give_up(core, &found);
         }
     }
 
-    /// Closes a connection whose peer does not do its part.
+    /// Ends a connection that has been closed.
     #[cold]
-    fn cut(&self, core: &Arc<Core>, connection: &Connection, event: &OrbEvent) {
-        core.events().report(event);
-        connection.close();
+    fn give_up(&self, core: &Arc<Core>, connection: &Connection) {
         self.ended(core, connection.place);
         self.go_on_ending(core, connection.place);
     }
@@ -778,10 +778,11 @@ impl Lane {
             let largest = served.chain(self.endings.each()).max_by_key(|connection| connection.account().held());
             let Some(connection) = largest.filter(|connection| connection.account().held() > 0) else { return };
             let octets = connection.account().held();
+            core.events().report(&OrbEvent::HeldTooMuch { peer: connection.stream.peer().clone(), octets });
             // Before it has ended, which may take until a request of it has run: the next one is not to be closed for it.
             connection.close();
             connection.account().forfeit();
-            self.cut(core, &connection, &OrbEvent::HeldTooMuch { peer: connection.stream.peer().clone(), octets });
+            self.give_up(core, &connection);
         }
     }
 }
