@@ -75,11 +75,11 @@ pub enum Event {
         /// Why.
         error: String,
     },
-    /// A servant panicked; the caller got UNKNOWN, COMPLETED_MAYBE.
+    /// A servant panicked; the caller got UNKNOWN, COMPLETED_MAYBE. Or its `Drop` did, or that of a servant manager, where a POA let go of it.
     ServantPanicked {
         /// The interface of the servant.
         interface: &'static str,
-        /// The operation.
+        /// The operation; `drop` for its end.
         operation: String,
         /// What it panicked with.
         message: String,

@@ -1,16 +1,18 @@
-//! Requests that only the main thread may run, and the end of [`Orb::run`](crate::Orb::run).
+//! What only the main thread may run, requests and the ends of objects, and the end of [`Orb::run`](crate::Orb::run).
 //!
 //! The main thread is the one that is in `run` or last did some work with `perform_work`; before that, the one that made the
 //! ORB. A second thread in `run` only waits for the end.
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
 use corelane_sys::lock::{Condvar, Mutex, Scope};
 
+use crate::orb::Core;
 use crate::poa::{HELD, HELD_OCTETS, this_thread};
 use crate::server::admission;
 
@@ -95,18 +97,24 @@ impl MainQueue {
     /// Waits, as the main thread, until `look` finds something or `deadline` has passed, and ends activations meanwhile: what it waits
     /// for may wait for that. Requests are not run.
     #[cold]
-    pub(crate) fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
-        let next_end = || self.state.lock().ends.pop_front();
+    fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waits.wait(deadline, || {
-            while let Some(end) = next_end() {
+            loop {
+                if let Some(found) = look() {
+                    return Some(found);
+                }
+                // Another thread may have become the main thread meanwhile.
+                if deadline.is_some_and(Monotonic::is_past) || !self.is_main_thread() {
+                    return None;
+                }
+                let end = self.state.lock().ends.pop_front()?;
                 end();
             }
-            look()
         })
     }
 
     /// What the main thread [waits](Self::wait) for may have come.
-    pub(crate) fn look_again(&self) {
+    fn look_again(&self) {
         self.waits.open();
     }
 
@@ -166,6 +174,27 @@ impl MainQueue {
     }
 }
 
+/// Waits at `gate` for what [`open`] tells of. The main thread of `orb` waits at its queue, and does what only it may do meanwhile.
+pub(crate) fn wait_at<T>(
+    orb: &Weak<Core>,
+    gate: &Gate,
+    deadline: Option<Monotonic>,
+    look: impl FnMut() -> Option<T>,
+) -> Option<T> {
+    match orb.upgrade() {
+        Some(orb) if orb.main_queue().is_main_thread() => orb.main_queue().wait(deadline, look),
+        _ => gate.wait(deadline, look),
+    }
+}
+
+/// Those who [wait at](wait_at) `gate` look again.
+pub(crate) fn open(orb: &Weak<Core>, gate: &Gate) {
+    gate.open();
+    if let Some(orb) = orb.upgrade() {
+        orb.main_queue().look_again();
+    }
+}
+
 impl fmt::Debug for MainQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MainQueue").finish_non_exhaustive()
@@ -198,13 +227,11 @@ mod tests {
             Box::new(move || _ = ended.fetch_add(1, Ordering::Relaxed)) as Work
         };
         assert!((0..HELD).all(|_| queue.push(Box::new(|| {}), 0)));
-        for _ in 0..3 {
-            assert!(queue.push_end(end()).is_ok());
-        }
+        assert!((0..=HELD).all(|_| queue.push_end(end()).is_ok()));
         assert!(queue.perform_one());
         assert_eq!(ended.load(Ordering::Relaxed), 1, "before the requests");
         queue.stop().for_each(|end| end());
-        assert_eq!(ended.load(Ordering::Relaxed), 3);
+        assert_eq!(ended.load(Ordering::Relaxed), HELD + 1);
         assert!(queue.push_end(end()).is_err() && !queue.is_pending());
     }
 
@@ -218,5 +245,23 @@ mod tests {
         let look = || (ended.load(Ordering::Relaxed) == 1).then_some(());
         assert_eq!(queue.wait(None, look), Some(()));
         assert!(other.join().unwrap());
+    }
+
+    #[test]
+    fn it_does_no_more_than_what_it_waits_for() {
+        let (queue, ended) = (MainQueue::new(), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..3 {
+            let ended = Arc::clone(&ended);
+            assert!(queue.push_end(Box::new(move || _ = ended.fetch_add(1, Ordering::Relaxed))).is_ok());
+        }
+        let look = || (ended.load(Ordering::Relaxed) == 1).then_some(());
+        assert_eq!(queue.wait(None, look), Some(()));
+        let past = Some(Monotonic::from_nanos(1));
+        assert_eq!(queue.wait(past, || None::<()>), None);
+        // Nor once another thread is the main thread.
+        std::thread::scope(|scope| scope.spawn(|| assert!(queue.perform_one())).join().unwrap());
+        let soon = Some(Monotonic::now() + std::time::Duration::from_millis(1));
+        assert_eq!(queue.wait(soon, || None::<()>), None);
+        assert_eq!(ended.load(Ordering::Relaxed), 2);
     }
 }

@@ -150,18 +150,18 @@ impl Orb {
     }
 
     /// Serves until [`shutdown`](Self::shutdown), which another thread or a servant calls. Requests of POAs with the
-    /// MAIN_THREAD model run here.
+    /// MAIN_THREAD model run here, and their objects are etherealized here.
     pub fn run(&self) {
         self.core.main_queue().run();
     }
 
-    /// Whether a request waits for the main thread.
+    /// Whether a request or the end of an object waits for the main thread.
     #[must_use]
     pub fn work_pending(&self) -> bool {
         self.core.main_queue().is_pending()
     }
 
-    /// Runs one request that waits for the main thread, which the calling thread is from now on; false if there is none, or
+    /// Runs one request, or ends one object, that waits for the main thread, which the calling thread is from now on; false if there is none, or
     /// another thread is in [`run`](Self::run). For programs whose main thread has a loop of its own.
     pub fn perform_work(&self) -> bool {
         self.core.main_queue().perform_one()
@@ -174,12 +174,13 @@ impl Orb {
     }
 
     /// Ends the ORB: POAs are destroyed, connections closed in good order, threads joined. With `wait` it returns when that
-    /// is done, however long servants run; without, a later call with `wait` waits, or the drop of the ORB. An event handler that
-    /// this very call runs waits for nothing by calling it again.
+    /// is done, however long servants run; without, a later call with `wait` waits, or the drop of the ORB.
+    ///
+    /// Objects of POAs with the MAIN_THREAD model are etherealized by the thread that ends the ORB, which the main thread may not notice.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3 with `wait` in an upcall, in the `Drop` of a servant or servant manager that a POA lets go of, or on any other of the
-    /// ORB's own threads: it would wait for itself.
+    /// BAD_INV_ORDER 3 with `wait` in an upcall, in what the end itself calls back (servant managers, event handlers, the `Drop` of servants),
+    /// or on any other of the ORB's own threads: it would wait for itself.
     pub fn shutdown(&self, wait: bool) -> Result<(), SystemException> {
         if wait && crate::current::is_inside(self.core.adapters().stamp) {
             return Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No));
@@ -197,7 +198,7 @@ impl Orb {
 
 impl Drop for Orb {
     fn drop(&mut self) {
-        if crate::current::is_inside(self.core.adapters().stamp) || self.core.is_ending_it() {
+        if crate::current::is_inside(self.core.adapters().stamp) {
             self.core.shutdown_elsewhere();
         } else {
             self.core.shutdown(Patience::ClosingTime);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use corelane::poa::*;
-use corelane::{Orb, Servant, SystemException};
+use corelane::{ObjectRef, Orb, Servant, SystemException};
 use poa::*;
 
 /// Counts the objects that leave, and answers for all.
@@ -90,21 +90,31 @@ fn ends_with(last: impl Fn() + Send + Sync + 'static) -> Servant {
 
 #[test]
 fn a_servant_may_own_the_orb_that_it_ends_with() {
-    for by_default in [false, true] {
+    for owned_by in ["object", "default servant", "plain key"] {
         let lives = Arc::new(());
         let core = Arc::downgrade(&lives);
         let events = move |_: &_| drop(Arc::clone(&lives));
         let orb = Orb::builder().listen("tcp:127.0.0.1:0").on_event(events).build().unwrap();
         let handle = orb.shutdown_handle();
         let poa = orb.root_poa().create_poa("p", None, DEFAULT).unwrap();
-        let orb = Mutex::new(Some(orb));
+        let orb = Arc::new(Mutex::new(Some(orb)));
+        let bind = {
+            let orb = Arc::clone(&orb);
+            move |object: &_| orb.lock().unwrap().as_ref().unwrap().bind_key("X", object).unwrap()
+        };
         let owner = ends_with(move || drop(orb.lock().unwrap().take()));
-        if by_default {
+        if owned_by == "default servant" {
             poa.set_servant(&owner).unwrap();
         } else {
             poa.activate_object_with_id(&"x".into(), &owner).unwrap();
         }
-        drop((poa, owner));
+        if owned_by == "plain key" {
+            poa.manager().activate().unwrap();
+            let direct = poa.id_to_reference(&"x".into()).unwrap().with_direct_calls();
+            assert_eq!(call(&direct).unwrap(), 1);
+            bind(&direct);
+        }
+        drop((poa, owner, bind));
         handle.shutdown();
         eventually(|| core.strong_count() == 0);
     }
@@ -132,6 +142,40 @@ fn who_waits_for_the_end_waits_for_servants_that_others_run() {
         assert_eq!(end.join().unwrap(), 1);
         assert_eq!(running.join().unwrap().unwrap(), 1);
     });
+}
+
+/// Lends a new servant for each request, made by a function.
+struct Lends<F>(F);
+
+impl<F: Fn() -> Servant + Send + Sync + 'static> ServantLocator for Lends<F> {
+    fn preinvoke(&self, _: &ObjectId, _: &Poa, _: &str) -> ServantResult<(Option<Servant>, Cookie)> {
+        Ok((Some((self.0)()), Box::new(())))
+    }
+    fn postinvoke(&self, _: &ObjectId, _: &Poa, _: &str, _: Cookie, _: &Servant) -> Result<(), SystemException> {
+        Ok(())
+    }
+}
+
+/// A POA whose servants are lent.
+fn lending(root: &Poa, lends: impl Fn() -> Servant + Send + Sync + 'static) -> ObjectRef {
+    let poa = root.create_poa("lends", Some(root.manager()), LOCATOR).unwrap();
+    poa.set_servant_manager(ServantManager::Locator(Arc::new(Lends(lends)))).unwrap();
+    poa.create_reference_with_id(&"x".into(), VALUE).unwrap()
+}
+
+#[test]
+fn the_end_of_a_servant_that_was_lent_cannot_wait_for_the_orb() {
+    let orb = Arc::new(Orb::new().unwrap());
+    let (root, refusals) = (orb.root_poa(), Arc::new(Mutex::new(Vec::new())));
+    root.manager().activate().unwrap();
+    let (told, owner) = (Arc::clone(&refusals), Arc::downgrade(&orb));
+    let object = lending(&root, move || {
+        let (told, owner) = (Arc::clone(&told), owner.clone());
+        ends_with(move || told.lock().unwrap().extend(owner.upgrade().map(|orb| refused(orb.shutdown(true)))))
+    });
+    assert_eq!((call(&object).unwrap(), call_marshalled(&object).unwrap()), (1, 1));
+    let refusals = refusals.lock().unwrap();
+    assert!(refusals.len() == 2 && refusals.iter().all(|(kind, minor, _)| (*kind, *minor) == UPCALL), "{refusals:?}");
 }
 
 /// The end waits for the thread that is last in an object; what that thread calls back does not wait for the end.
@@ -183,14 +227,14 @@ fn a_panic_in_the_end_of_a_servant_keeps_nobody_waiting() {
             Ok(false)
         }
     }
-    let world = World::new();
-    let fragile = || {
+    fn fragile() -> Servant {
         let fragile = Fragile;
         servant(move || {
             let _kept = &fragile;
             Ok(1)
         })
-    };
+    }
+    let world = World::with_threads(1);
     let objects = world.poa("objects", USER);
     for id in ["x", "y"] {
         objects.activate_object_with_id(&id.into(), &fragile()).unwrap();
@@ -205,9 +249,28 @@ fn a_panic_in_the_end_of_a_servant_keeps_nobody_waiting() {
     for poa in [objects, default, activator] {
         poa.destroy(true, true).unwrap();
     }
-    assert_eq!(world.server.event_counts().panics, 5);
+    let panics = || world.server.event_counts().panics;
+    assert_eq!(panics(), 5);
+    let object = lending(&world.root, fragile);
+    for way in WAYS {
+        // The server's only thread goes on.
+        assert_eq!([world.call(way, &object).unwrap(), world.call(way, &object).unwrap()], [1, 1], "{way:?}");
+    }
+    eventually(|| panics() == 11);
+    // Servants that references keep.
+    for name in ["plain key", "initial reference"] {
+        let id = world.root.activate_object(&fragile()).unwrap();
+        let direct = world.root.id_to_reference(&id).unwrap().with_direct_calls();
+        assert_eq!(call(&direct).unwrap(), 1);
+        match name {
+            "plain key" => world.server.bind_key(name, &direct).unwrap(),
+            _ => world.server.register_initial_reference(name, &direct).unwrap(),
+        }
+        drop(direct);
+        world.root.deactivate_object(&id).unwrap();
+    }
     world.root.activate(&fragile()).unwrap();
+    assert_eq!(panics(), 11);
     world.server.shutdown(true).unwrap();
-    assert_eq!(world.server.event_counts().panics, 6);
-    assert!(std::net::TcpStream::connect(world.server.endpoints()[0].to_string().trim_start_matches("tcp:")).is_err());
+    assert_eq!(panics(), 14);
 }

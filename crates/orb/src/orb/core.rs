@@ -24,12 +24,13 @@ use crate::client::held::{HeldList, OnewayBatch};
 use crate::client::pool::{Pool, Slot};
 use crate::client::replies::Replies;
 use crate::client::watch::{Watched, Watcher};
+use crate::current::Upcall;
 use crate::event::{Event, Events};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::target::Profile;
 use crate::main_thread::MainQueue;
 use crate::object::ObjectRef;
-use crate::poa::{Adapters, Key, Poa, this_thread};
+use crate::poa::{Adapters, Key, Poa};
 use crate::policy::{AllBusy, CallPolicies};
 use crate::rt::RtConfig;
 use crate::rt::client::{self, Asked, Lanes};
@@ -118,26 +119,9 @@ pub(crate) struct Core {
     state: AtomicU8,
     /// Where those wait for [`CLOSED`] who did not begin the end.
     closing: Gate,
-    /// The thread that ends it; 0: none yet.
-    ender: AtomicU64,
     /// Large messages leave their memory to the next ones.
     spares: Spares,
     forks: u64,
-}
-
-/// Lets nothing new in, tells connections of the end, and says so; also where what was called on the way panics.
-struct Closed<'c>(&'c Arc<Core>);
-
-impl Drop for Closed<'_> {
-    fn drop(&mut self) {
-        self.0.adapters.close();
-        for lane in self.0.all_lanes() {
-            lane.close(self.0);
-        }
-        // Whoever had no more patience may have gone on to the end.
-        self.0.state.fetch_max(CLOSED, Ordering::AcqRel);
-        self.0.closing.open();
-    }
 }
 
 impl Core {
@@ -166,7 +150,6 @@ impl Core {
             value_factories: crate::value::ValueFactories::new(),
             state: AtomicU8::new(RUNNING),
             closing: Gate::new("end of the ORB"),
-            ender: AtomicU64::new(0),
             spares: Spares::new(),
             forks: corelane_sys::process::generation(),
         })
@@ -539,25 +522,34 @@ impl Core {
             // A forked child has the parent's connections and none of its threads: nothing here is its to end.
             return;
         }
+        let patient = match patience {
+            Patience::None => Some(Monotonic::from_nanos(0)),
+            Patience::ClosingTime => Some(Monotonic::now() + self.config.closing_time),
+            Patience::Endless => None,
+        };
         if self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            self.ender.store(this_thread(), Ordering::Relaxed);
-            let _closed = Closed(self);
+            let root = self.root_poa();
+            // Whoever is called back on the way would wait for itself.
+            let _frame = Upcall::enter_callback(root.core());
             // No other thread comes for them any more, and the end waits for them.
             self.main.stop().for_each(|end| end());
-            self.initial.lock().clear();
-            self.root_poa().end(match patience {
-                Patience::None => Some(Monotonic::from_nanos(0)),
-                Patience::ClosingTime => Some(Monotonic::now() + self.config.closing_time),
-                Patience::Endless => None,
-            });
+            let initial = std::mem::take(&mut *self.initial.lock());
+            // A reference with direct calls keeps its servant.
+            root.core().let_go_of("Servant", || drop(initial));
+            root.end(patient);
+            self.adapters.close();
+            for lane in self.all_lanes() {
+                lane.close(self);
+            }
+            // Whoever had no more patience may have gone on to the end.
+            self.state.fetch_max(CLOSED, Ordering::AcqRel);
+            self.closing.open();
         }
-        // Whoever ends it already, and was called back on the way, would wait for itself.
-        if patience == Patience::None || self.is_ending_it() {
+        if patience == Patience::None {
             return;
         }
         // Another thread may have begun the end, and not be through with what is to be closed in good order.
-        let through = || self.is_closed().then_some(());
-        let patient = (patience == Patience::ClosingTime).then(|| Monotonic::now() + self.config.closing_time);
+        let through = || (self.state.load(Ordering::Acquire) >= CLOSED).then_some(());
         let _ = self.closing.wait(patient, through);
         // Or it had less patience.
         self.root_poa().core().wait_for_end(patient);
@@ -567,16 +559,6 @@ impl Core {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.join(&lanes, patience);
-    }
-
-    /// Whether the calling thread is ending it, and was called back on the way.
-    pub(crate) fn is_ending_it(&self) -> bool {
-        self.ender.load(Ordering::Relaxed) == this_thread() && !self.is_closed()
-    }
-
-    /// Whether connections have been told of the end.
-    fn is_closed(&self) -> bool {
-        self.state.load(Ordering::Acquire) >= CLOSED
     }
 
     /// Ends what is left once every connection has been told, or had its time.

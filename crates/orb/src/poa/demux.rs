@@ -437,13 +437,16 @@ impl Adapters {
                     Incarnated::Refused(exception) => return act(Found::Refused(exception)),
                 },
                 RequestProcessing::ServantManager => {
-                    return match &poa.preinvoke(id, wanted.operation) {
+                    return match poa.preinvoke(id, wanted.operation) {
                         Preinvoked::Servant(servant, lent) => {
-                            let lent = Some(lent);
-                            act(Found::Servant(&Target { poa, servant, id, in_map: false, priority, lent }))
+                            let target =
+                                Target { poa, servant: &servant, id, in_map: false, priority, lent: Some(&lent) };
+                            let answer = act(Found::Servant(&target));
+                            poa.let_go_of("Servant", || drop((servant, lent)));
+                            answer
                         }
-                        Preinvoked::Forward(reference) => act(Found::Forward(reference.clone())),
-                        Preinvoked::Refused(exception) => act(Found::Refused(exception.clone())),
+                        Preinvoked::Forward(reference) => act(Found::Forward(reference)),
+                        Preinvoked::Refused(exception) => act(Found::Refused(exception)),
                     };
                 }
             }
@@ -606,8 +609,11 @@ impl Adapters {
             Entry::Plain(plain) => Some(plain.0.clone()),
             Entry::Object { .. } | Entry::Adapter(_) => None,
         });
-        for key in plain.collect::<Vec<_>>() {
-            self.unbind_plain(&key);
+        let plain: Vec<_> = plain.collect();
+        let Some(root) = self.root() else { return };
+        for key in plain {
+            // A reference with direct calls keeps its servant.
+            root.let_go_of("Servant", || _ = self.unbind_plain(&key));
         }
     }
 

@@ -54,9 +54,9 @@ pub(super) fn would_wait_for_itself() -> SystemException {
 }
 
 impl PoaCore {
-    /// Waits until the POA is dead; false past the deadline.
-    pub(crate) fn wait_for_end(&self, deadline: Option<Monotonic>) -> bool {
-        self.wait_until(deadline, || self.life() == Life::Dead)
+    /// Waits until the POA is dead, or the deadline has passed.
+    pub(crate) fn wait_for_end(&self, deadline: Option<Monotonic>) {
+        self.wait_until(deadline, || self.life() == Life::Dead);
     }
 
     fn begin_destruction(self: &Arc<Self>, etherealize: bool) {

@@ -63,7 +63,9 @@ impl PoaCore {
             Some(Err(ServantManagerError::System(exception))) => return Incarnated::Refused(exception),
             None => return Incarnated::Refused(panicked()),
         };
-        match self.enter_keyed(&reservation, id, &servant, true) {
+        let entered = self.enter_keyed(&reservation, id, &servant, true);
+        self.let_go_of("Servant", || drop(servant));
+        match entered {
             Ok(()) => Incarnated::LookAgain,
             Err(PoaError::ServantAlreadyActive) => Incarnated::Refused(
                 SystemException::new(Kind::ObjAdapter, minor::obj_adapter::INCARNATE_POLICY, Completion::No)

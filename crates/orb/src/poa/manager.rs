@@ -16,6 +16,7 @@ use super::hold::{Held, HeldList, Kept};
 use super::map::Why;
 use super::{Life, Place, PoaCore, RequestProcessing};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::main_thread;
 use crate::orb::Core;
 
 /// What happens to requests.
@@ -163,7 +164,7 @@ impl PoaManager {
             let held = std::mem::take(&mut *self.0.held.lock());
             held.release();
         }
-        self.0.changed.open();
+        main_thread::open(&self.0.orb, &self.0.changed);
         if wait {
             self.wait_for_requests(to);
         }
@@ -174,7 +175,8 @@ impl PoaManager {
     fn wait_for_requests(&self, state: ManagerState) {
         loop {
             let over = || (self.state() != state || !self.is_running()).then_some(());
-            if self.0.changed.wait(Some(Monotonic::now() + LOOK), over).is_some() {
+            let deadline = Some(Monotonic::now() + LOOK);
+            if main_thread::wait_at(&self.0.orb, &self.0.changed, deadline, over).is_some() {
                 return;
             }
         }
@@ -217,13 +219,13 @@ impl PoaManager {
     pub(super) fn release_of(&self, place: Place) {
         let held = self.0.held.lock().take_of(place);
         held.release();
-        self.0.changed.open();
+        main_thread::open(&self.0.orb, &self.0.changed);
     }
 
     /// Waits until the manager does not hold the requests of this POA any more; false past the deadline.
     pub(super) fn wait_released(&self, place: Place, deadline: Option<Monotonic>) -> bool {
         let released = || (self.state() != ManagerState::Holding || self.is_ending(place)).then_some(());
-        self.0.changed.wait(deadline, released).is_some()
+        main_thread::wait_at(&self.0.orb, &self.0.changed, deadline, released).is_some()
     }
 
     fn is_ending(&self, place: Place) -> bool {

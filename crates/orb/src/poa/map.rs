@@ -446,21 +446,22 @@ impl PoaCore {
         loop {
             let Some((_, servant)) = self.place_of(id) else { return Err(PoaError::ObjectNotActive) };
             let mut tables = self.tables.lock();
-            match tables.busy.get(id) {
+            let goes = match tables.busy.get(id) {
                 None => {
                     let leaving = Some(Leaving { servant, why });
                     tables.busy.insert(id.into(), Busy { leaving, thread: 0, held: HeldList::default() });
                     return Ok(());
                 }
-                Some(busy) if busy.leaving.is_some() || busy.thread == this_thread() => {
-                    return Err(PoaError::ObjectNotActive);
-                }
-                // Somebody is finding out that it is active.
-                Some(_) => {
-                    drop(tables);
-                    self.wait_for_object(id, None);
-                }
+                Some(busy) => busy.leaving.is_some() || busy.thread == this_thread(),
+            };
+            drop(tables);
+            // Whoever takes it out may be through with that.
+            self.let_go_of("Servant", || drop(servant));
+            if goes {
+                return Err(PoaError::ObjectNotActive);
             }
+            // Somebody is finding out that it is active.
+            self.wait_for_object(id, None);
         }
     }
 
@@ -513,10 +514,13 @@ impl PoaCore {
             && let Ok(orb) = self.orb()
             && !orb.main_queue().is_main_thread()
         {
-            let (poa, id, again) = (Arc::clone(self), ObjectId::from(id), servant.clone());
-            if orb.main_queue().push_end(Box::new(move || poa.etherealize(id.as_octets(), again))).is_ok() {
-                return;
+            // With the servant: nobody else is to be the last to let go of it.
+            let (poa, id) = (Arc::clone(self), ObjectId::from(id));
+            let end = Box::new(move || poa.etherealize(id.as_octets(), servant));
+            if let Err(end) = orb.main_queue().push_end(end) {
+                end();
             }
+            return;
         }
         self.etherealize(id, servant);
     }

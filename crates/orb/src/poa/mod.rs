@@ -60,6 +60,7 @@ pub use servant_manager::{
 
 use crate::current::Upcall;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::main_thread;
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::rt::RtPolicies;
@@ -182,24 +183,16 @@ impl PoaCore {
 
     /// Waits until `over`; false past the deadline.
     fn wait_until(&self, deadline: Option<Monotonic>, over: impl Fn() -> bool) -> bool {
-        let look = || over().then_some(());
-        match self.orb() {
-            Ok(orb) if orb.main_queue().is_main_thread() => orb.main_queue().wait(deadline, look),
-            _ => self.changed.wait(deadline, look),
-        }
-        .is_some()
+        main_thread::wait_at(&self.orb, &self.changed, deadline, || over().then_some(())).is_some()
     }
 
     /// Those who [wait](Self::wait_until) look again.
     fn has_changed(&self) {
-        self.changed.open();
-        if let Ok(orb) = self.orb() {
-            orb.main_queue().look_again();
-        }
+        main_thread::open(&self.orb, &self.changed);
     }
 
     /// Lets go of what the application gave. What that calls back cannot wait for the ORB, which waits for it, and its panic ends here.
-    fn let_go_of(self: &Arc<Self>, interface: &'static str, drop: impl FnOnce()) {
+    pub(crate) fn let_go_of(self: &Arc<Self>, interface: &'static str, drop: impl FnOnce()) {
         let _frame = Upcall::enter_callback(self);
         let _ = guarded(&Poa::from_core(Arc::clone(self)), interface, "drop", drop);
     }

@@ -71,12 +71,18 @@ impl Account {
 
     /// Says how much of unfinished messages is held.
     pub(crate) fn set_input(&self, octets: usize) {
-        self.budget.change(self.input.swap(octets, Ordering::Relaxed), octets);
+        self.set(&self.input, octets);
     }
 
     /// Says how much of replies is held.
     pub(crate) fn set_output(&self, octets: usize) {
-        self.budget.change(self.output.swap(octets, Ordering::Relaxed), octets);
+        self.set(&self.output, octets);
+    }
+
+    fn set(&self, part: &AtomicUsize, octets: usize) -> usize {
+        let before = part.swap(octets, Ordering::Relaxed);
+        self.budget.change(before, octets);
+        before
     }
 
     /// What is held.
@@ -91,10 +97,9 @@ impl Account {
         }
     }
 
-    /// Counts what is held no longer: its connection ends.
-    pub(crate) fn forfeit(&self) {
-        self.set_input(0);
-        self.set_output(0);
+    /// Counts what is held no longer, because its connection ends, and says how much that was.
+    pub(crate) fn forfeit(&self) -> usize {
+        self.set(&self.input, 0) + self.set(&self.output, 0)
     }
 }
 

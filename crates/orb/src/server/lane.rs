@@ -777,10 +777,14 @@ impl Lane {
             let served = self.connections.iter().map(|connection| Arc::clone(&connection));
             let largest = served.chain(self.endings.each()).max_by_key(|connection| connection.account().held());
             let Some(connection) = largest.filter(|connection| connection.account().held() > 0) else { return };
-            let octets = connection.account().held();
+            // At once, though it ends when its requests have run and is told of before: nobody else is to be closed for it, nor it twice.
+            let octets = connection.account().forfeit();
+            if octets == 0 {
+                continue;
+            }
             core.events().report(&OrbEvent::HeldTooMuch { peer: connection.stream.peer().clone(), octets });
-            // Before it has ended, which may take until a request of it has run: the next one is not to be closed for it.
             connection.close();
+            // What came meanwhile.
             connection.account().forfeit();
             self.give_up(core, &connection);
         }
