@@ -149,23 +149,16 @@ pub struct ServerCall<'m> {
 }
 
 impl<'m> ServerCall<'m> {
-    /// A call whose reply has no header yet.
+    /// A call whose reply is to be [begun](Self::begin); it will carry `priority` (RTCorbaPriority). That is two steps, because a call that
+    /// is changed before it is where it stays would be moved there.
     #[inline]
-    pub(crate) fn new(arguments: Decoder<'m>, reply: Encoder<'m>, head: Option<(Version, u32)>) -> Self {
-        Self::with_priority(arguments, reply, head, None)
-    }
-
-    /// The same; the reply carries `priority` (RTCorbaPriority).
-    #[inline]
-    pub(crate) fn with_priority(
+    pub(crate) fn new(
         arguments: Decoder<'m>,
         reply: Encoder<'m>,
         head: Option<(Version, u32)>,
         priority: Option<i16>,
     ) -> Self {
-        let mut call = ServerCall { arguments, reply, head, priority, raised: false };
-        call.begin(ReplyStatus::NoException);
-        call
+        ServerCall { arguments, reply, head, priority, raised: false }
     }
 
     /// The ORB that serves the call.
@@ -174,8 +167,9 @@ impl<'m> ServerCall<'m> {
         env.downcast_ref()
     }
 
+    /// Begins the reply, with its header if it has one.
     #[inline]
-    fn begin(&mut self, status: ReplyStatus) {
+    pub(crate) fn begin(&mut self, status: ReplyStatus) {
         if let Some((version, id)) = self.head {
             let data;
             let context;
@@ -238,12 +232,6 @@ impl<'m> ServerCall<'m> {
     /// Whether it is answered with a user exception.
     pub(crate) fn has_raised(&self) -> bool {
         self.raised
-    }
-
-    /// The finished reply and whether it is a user exception.
-    #[inline]
-    pub(crate) fn finish(self) -> (Encoder<'m>, bool) {
-        (self.reply, self.raised)
     }
 }
 

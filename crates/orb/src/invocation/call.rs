@@ -293,7 +293,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut connection.request_memory));
         encoder.set_code_sets(announced.unwrap_or(way.profile.default_code_sets));
         if let Err(error) = self.write(&mut encoder, way, id, announce) {
-            connection.request_memory = encoder.into_buffer();
+            connection.request_memory = encoder.take_buffer();
             return Err(refused(error.into()));
         }
         // Only now: arguments may panic while they are written.
@@ -303,7 +303,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             && let Some(message) = encoder.contiguous()
             && connection.hold(message, self.core)
         {
-            connection.request_memory = encoder.into_buffer();
+            connection.request_memory = encoder.take_buffer();
             return Ok(None);
         }
         let size = self.core.config().fragment_size;
@@ -313,7 +313,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         if encoder.len() > TAKEN_AT_ONCE {
             self.due = self.due.after_a_while();
         }
-        connection.request_memory = encoder.into_buffer();
+        connection.request_memory = encoder.take_buffer();
         if let Err((written, broken)) = sent {
             return Err(self.lost(connection, Phase::Send, written, broken));
         }

@@ -225,11 +225,11 @@ fn serve(call: &Call<'_>, target: &Target<'_>, direct: &mut dyn Direct) -> bool 
 #[cold]
 fn follow(call: &Call<'_>, mut reference: ObjectRef, direct: &mut dyn Direct) -> bool {
     let (object, core) = (call.object, call.object.core());
-    for _ in 0..FORWARDS {
+    let named = object.binding().local_key(core).is_some_and(|key| Key::parse(key) == Key::Plain);
+    for step in 0..FORWARDS {
         let Some(key) = reference.binding().local_key(core) else {
-            let named = object.binding().local_key(core).is_some_and(|key| Key::parse(key) == Key::Plain);
-            if named {
-                // It may lead elsewhere the next time, so nothing is remembered.
+            if named && step == 0 {
+                // The name may lead elsewhere the next time, so nothing is remembered.
                 return false;
             }
             // The marshalled call begins there, so that nobody is asked twice for one call.
@@ -262,13 +262,13 @@ fn attempt(core: &Arc<Core>, key: &[u8], operation: &str, request: &[u8], priori
         .with_env(env);
     let mut reply = Encoder::new();
     reply.set_code_sets(CodeSets::UTF8_UTF16);
-    let mut call = ServerCall::new(decoder, reply, None);
+    let mut call = ServerCall::new(decoder, reply, None, None);
     let operation = operation.as_bytes();
     let priority = ClientPriority::Said(priority);
     let wanted = Wanted { key, operation, priority, band: None, ceiling: Priority::MAX };
     let outcome = core.adapters().find(wanted, |found| run(core, found, operation, &mut call, None));
-    let (reply, raised) = call.finish();
-    (outcome, reply.to_vec(), raised)
+    let raised = call.has_raised();
+    (outcome, call.reply().to_vec(), raised)
 }
 
 /// A call that is marshalled but stays in the process: the stub does not know the interface, or the servant is dynamic.

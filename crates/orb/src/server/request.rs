@@ -95,7 +95,7 @@ fn request(
     let code_sets = connection.code_sets(header.version);
     memory.scratch.reset();
     let (values, env): (_, &(dyn Any + Sync)) = (crate::value_space(), core);
-    let mut arguments = Decoder::new(octets, header.endian)
+    let arguments = Decoder::new(octets, header.endian)
         .at(request.body_at)
         .with_version(header.version)
         .with_code_sets(code_sets)
@@ -103,22 +103,19 @@ fn request(
         .with_scratch(&memory.scratch)
         .with_values(&values)
         .with_env(env);
-    if !breaks.is_empty() {
-        arguments = arguments.with_breaks(breaks);
-    }
     let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     reply.set_version(header.version);
     reply.set_code_sets(code_sets);
     let wanted = request.response;
     let head = Some((header.version, request.request_id));
+    let mut call = ServerCall::new(arguments, reply, head, propagated.echo);
+    call.arguments().set_breaks(breaks);
+    call.begin(ReplyStatus::NoException);
     if wanted == ResponseExpected::Server {
         // The client waits only until the request is here.
-        let mut call = ServerCall::with_priority(arguments.clone(), reply, head, propagated.echo);
         send(core, connection, call.reply(), request.request_id, wait);
-        (reply, _) = call.finish();
-        reply.clear();
+        call.restart(ReplyStatus::NoException);
     }
-    let mut call = ServerCall::with_priority(arguments, reply, head, propagated.echo);
     let mut outcome = match (propagated.refused, propagated.band, object_key(&request.target, limits)) {
         (Some(exception), ..) => {
             tell_refused(core, connection, request.operation, &exception);
@@ -154,7 +151,7 @@ fn request(
         station::take_waited();
         match held {
             Ok(()) => {
-                memory.reply = call.finish().0.into_buffer();
+                memory.reply = call.reply().take_buffer();
                 return Ok(());
             }
             Err(exception) => outcome = Outcome::Exception(exception),
@@ -171,7 +168,7 @@ fn request(
         }
         send(core, connection, call.reply(), request.request_id, wait);
     }
-    memory.reply = call.finish().0.into_buffer();
+    memory.reply = call.reply().take_buffer();
     Ok(())
 }
 
@@ -265,10 +262,10 @@ pub(crate) fn turn_away(core: &Core, connection: &Connection, header: &Header, o
         return;
     }
     let reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
-    let mut call = ServerCall::new(request.body(), reply, Some((header.version, request.request_id)));
+    let mut call = ServerCall::new(request.body(), reply, Some((header.version, request.request_id)), None);
     exception.encode(call.restart(ReplyStatus::SystemException));
     send(core, connection, call.reply(), request.request_id, Wait::Now);
-    memory.reply = call.finish().0.into_buffer();
+    memory.reply = call.reply().take_buffer();
 }
 
 /// What running a request came to.

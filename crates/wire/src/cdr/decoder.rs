@@ -157,12 +157,18 @@ impl<'m> Decoder<'m> {
     /// header (CORBA 3.0.3 section 15.4.9), except that octets and arrays of numbers run on over a cut.
     #[must_use]
     pub fn with_breaks(mut self, breaks: &'m [usize]) -> Decoder<'m> {
-        let position = self.position();
+        self.set_breaks(breaks);
+        self
+    }
+
+    /// The same for a decoder that stays where it is.
+    #[inline]
+    pub fn set_breaks(&mut self, breaks: &'m [usize]) {
         if !breaks.is_empty() {
+            let position = self.position();
             self.more = More { octets: self.bytes, breaks };
             self.go_to(position);
         }
-        self
     }
 
     /// Goes to a position of the whole message: into the fragment that holds it.

@@ -120,6 +120,13 @@ impl<'a> Encoder<'a> {
         self.buffer
     }
 
+    /// The same where the encoder stays where it is; it is not used any more.
+    #[must_use]
+    #[inline]
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
+    }
+
     /// Forgets all that was written, and keeps the buffer and the settings.
     pub fn clear(&mut self) {
         self.truncate(Mark { len: 0, bias: 0, beside: 0, used: 0 });
