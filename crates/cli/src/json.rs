@@ -225,8 +225,9 @@ fn own_type<'j>(
         || expected.id() == TypeCode::VALUE_BASE.id();
     let said = json.as_object().filter(|object| object.len() == 2);
     let said = said.and_then(|object| Some((object.get("type")?.as_str()?, object.get("value")?)));
-    let has_such_members = expected.state_members().iter().any(|member| member.name == "type");
-    match said.filter(|_| !has_such_members) {
+    let members = expected.state_members();
+    let has = |name| members.iter().any(|member| member.name == name);
+    match said.filter(|_| !(has("type") && has("value"))) {
         Some((name, value)) => {
             let mut found = all_named(name, types);
             if !found.is_empty() {

@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 const IDL: &str = r#"
     #pragma prefix "test"
     module Yard {
-      valuetype Mark { public string where; };
+      valuetype Mark { public string type; };
       valuetype Heavy : Mark { public long tons; };
     };
     module Shop {
@@ -76,7 +76,7 @@ fn any_box() -> TypeCode {
 /// The types of another module, which have the names of those of `Shop`.
 fn yard() -> [TypeCode; 2] {
     let member = |name: &str, ty| ValueMember { name: name.into(), ty, public: true };
-    let place = [member("where", TypeCode::STRING)];
+    let place = [member("type", TypeCode::STRING)];
     let mark = TypeCode::value("IDL:test/Yard/Mark:1.0", "Mark", 0, None, place).unwrap();
     let tons = [member("tons", TypeCode::LONG)];
     let heavy = TypeCode::value("IDL:test/Yard/Heavy:1.0", "Heavy", 0, Some(mark.clone()), tons).unwrap();
@@ -231,7 +231,7 @@ fn any_operation_is_called_from_its_idl() {
     let scoped = json!({ "type": "Shop::Heavy", "value": heavy["value"] });
     assert_eq!(json(call(&["given", &scoped.to_string()])).1["result"], heavy);
     // Another type with the same name.
-    let other = json!({ "type": "valuetype Heavy", "value": { "where": "north", "tons": 3 } });
+    let other = json!({ "type": "valuetype Heavy", "value": { "type": "north", "tons": 3 } });
     assert_eq!(json(call(&["stored", &other.to_string()])).1["result"], other);
     // What a box holds may look like a value that says its type.
     let held = json!({ "type": "long", "value": 1 });
