@@ -200,16 +200,25 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
         "steal ms",
         "late"
     );
+    let mut beside = format!(
+        "\nthe same, divided by the floor's: what of the growth is not the kernel's and the machine's\n  {:<9} {:<25} {:>5} {:>6} {:>8} {:>7} {:>8}\n",
+        "peer", "config", "n", "mean", "median", "p99", "jitter"
+    );
     let mut values = Vec::new();
+    let floor: Vec<Option<Grown>> = all[0].iter().map(|own| Grown::of(own, &all[0][0])).collect();
     for (one, seen) in served.iter().zip(&all) {
-        for (&clients, own) in plan.clients.iter().zip(seen) {
+        for ((&clients, own), floor) in plan.clients.iter().zip(seen).zip(&floor) {
             if let Some(grown) = Grown::of(own, &seen[0]) {
                 grown.tell(one, clients, own, &mut text);
                 values.extend(grown.values(one, ranks, clients, own));
+                if let Some(floor) = floor.as_ref().filter(|_| clients > 0 && one.peer != "floor") {
+                    values.extend(grown.beside(floor, one, ranks, clients, &mut beside));
+                }
             }
         }
     }
     report.text(&text)?;
+    report.text(&beside)?;
     for (one, seen) in served.iter().zip(&all).filter(|_| ranks == Ranks::Different) {
         values.extend(growth(one, ranks, plan.clients, seen));
     }
@@ -380,6 +389,29 @@ impl Grown {
             own.cost.steal_ms,
             own.late
         );
+    }
+
+    /// How much more it has grown than the floor, which has no ORB that could let others be in the way.
+    fn beside(&self, floor: &Grown, one: &Served, ranks: Ranks, clients: usize, text: &mut String) -> [Value; 4] {
+        let ratios = [
+            ("mean", self.mean / floor.mean),
+            ("median", self.median / floor.median),
+            ("p99", self.p99 / floor.p99),
+            ("p99 - p50", self.jitter / floor.jitter),
+        ];
+        let [mean, median, p99, jitter] = ratios.map(|(_, ratio)| ratio);
+        let _ = writeln!(
+            text,
+            "  {:<9} {:<25} {clients:>5} {mean:>6.3} {median:>8.3} {p99:>7.3} {jitter:>8.3}",
+            one.peer, one.config
+        );
+        ratios.map(|(what, value)| Value {
+            label: label(one, ranks, Side::High, clients),
+            what: format!("{what}, growth against the floor's"),
+            value,
+            unit: "x",
+            bound: None,
+        })
     }
 
     /// The design's bounds are those of the server with lanes.
