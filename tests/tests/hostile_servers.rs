@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,11 +70,15 @@ fn client(server: SocketAddr, timeout: Timeout) -> (Orb, ProbeRef, Told) {
     (orb, ProbeRef::from_object(object), told)
 }
 
-fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, what: &str) {
+/// Of faults of the server it was told once for each of so many connections, and of nothing else.
+fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, connections: RangeInclusive<usize>, what: &str) {
     let told = told.lock();
-    let [Event::ProtocolFault { peer, .. }] = told.as_slice() else { panic!("{what}: {:?}", *told) };
-    assert!(peer.to_string().contains(&server.to_string()), "{what}: {peer} is not {server}");
-    assert_eq!(orb.event_counts().protocol_faults, 1, "{what}");
+    for event in &*told {
+        let Event::ProtocolFault { peer, .. } = event else { panic!("{what}: {event:?}") };
+        assert!(peer.to_string().contains(&server.to_string()), "{what}: {peer} is not {server}");
+    }
+    assert!(connections.contains(&told.len()), "{what}: {:?}", *told);
+    assert_eq!(orb.event_counts().protocol_faults, told.len() as u64, "{what}");
 }
 
 /// Without end: the client has to stop reading.
@@ -92,7 +97,7 @@ fn replies_that_nobody_asked_for_do_not_make_a_call_last() {
         let (orb, probe, told) = client(server, timeout);
         let exception = probe.cube_long(2).unwrap_err();
         assert_eq!(exception.kind(), Kind::CommFailure, "{exception}");
-        assert_told(&orb, &told, server, &format!("{timeout:?}"));
+        assert_told(&orb, &told, server, 1..=1, &format!("{timeout:?}"));
     }
 }
 
@@ -114,7 +119,8 @@ fn replies_that_nobody_asked_for_end_a_shared_connection() {
     for call in &mut calls {
         assert_eq!(call.reply().unwrap_err().kind(), Kind::CommFailure);
     }
-    assert_told(&orb, &told, server, "shared");
+    // The next of the calls may have found the connection gone.
+    assert_told(&orb, &told, server, 1..=3, "shared");
 }
 
 #[test]
@@ -167,7 +173,7 @@ fn what_a_server_may_not_say_ends_the_call_and_is_told() {
         let (orb, probe, told) = client(server, Timeout::Never);
         let exception = probe.cube_long(2).unwrap_err();
         assert!(matches!(exception.kind(), Kind::CommFailure | Kind::Marshal), "{what}: {exception}");
-        assert_told(&orb, &told, server, what);
+        assert_told(&orb, &told, server, 1..=1, what);
     }
 }
 

@@ -179,8 +179,9 @@ impl Orb {
     /// Objects of POAs with the MAIN_THREAD model are etherealized by the thread that ends the ORB, which the main thread may not notice.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3 with `wait` in an upcall, in what the end itself calls back (servant managers, event handlers, the `Drop` of servants),
-    /// or on any other of the ORB's own threads: it would wait for itself.
+    /// BAD_INV_ORDER 3 with `wait` in an upcall, in a servant manager, in the `Drop` of a servant or servant manager that a POA or the end lets go
+    /// of, in an event handler while the calling thread ends POAs and tells connections of the end, or on any other of the ORB's own threads:
+    /// it would wait for itself.
     pub fn shutdown(&self, wait: bool) -> Result<(), SystemException> {
         if wait && crate::current::is_inside(self.core.adapters().stamp) {
             return Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No));

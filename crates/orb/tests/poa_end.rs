@@ -67,6 +67,29 @@ fn the_main_thread_does_what_it_waits_for() {
     }
 }
 
+/// The servant that runs waits for an object whose end waits for the main thread, which waits for the servant.
+#[test]
+fn the_main_thread_does_what_those_wait_for_whom_it_waits_for() {
+    let world = World::new();
+    let (poa, counts) = one_on_its_way_out(&world);
+    let entered = Arc::new(AtomicUsize::new(0));
+    let enters = Arc::clone(&entered);
+    let waits = servant(move || {
+        enters.fetch_add(1, Ordering::SeqCst);
+        poa.activate_object_with_id(&"x".into(), &number(2)).map_err(|_| SystemException::bad_operation())?;
+        Ok(1)
+    });
+    let object = world.root.activate(&waits).unwrap();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| world.call(Way::Remote, &object));
+        eventually(|| entered.load(Ordering::SeqCst) == 1);
+        world.root.manager().hold_requests(true).unwrap();
+        assert_eq!(running.join().unwrap().unwrap(), 1);
+    });
+    assert_eq!(counts.0.load(Ordering::SeqCst), 1);
+    world.no_panics();
+}
+
 /// Tells of its end.
 struct Last<F: Fn() + Send + Sync + 'static>(F);
 

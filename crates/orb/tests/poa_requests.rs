@@ -449,8 +449,13 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     // A reference of the same ORB asks for the name with each call.
     let near = world.server.string_to_object(&corbaloc.replace("Key", "Elsewhere")).unwrap().unwrap();
     assert_eq!([call(&near).unwrap(), call_marshalled(&near).unwrap()], [2, 2]);
+    world.server.bind_key("Alias", &near).unwrap();
+    let alias = world.server.string_to_object(&corbaloc.replace("Key", "Alias")).unwrap().unwrap();
+    assert_eq!([call(&alias).unwrap(), call_marshalled(&alias).unwrap()], [2, 2]);
     assert!(world.server.unbind_key("Elsewhere"));
-    assert_eq!([refused(call(&near)), refused(call_marshalled(&near))], [NO_OBJECT; 2]);
+    for gone in [near, alias] {
+        assert_eq!([refused(call(&gone)), refused(call_marshalled(&gone))], [NO_OBJECT; 2]);
+    }
 
     let poa = world.poa("plain", PERSISTENT);
     let id = ObjectId::from("one");

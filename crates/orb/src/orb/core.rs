@@ -534,8 +534,10 @@ impl Core {
             // No other thread comes for them any more, and the end waits for them.
             self.main.stop().for_each(|end| end());
             let initial = std::mem::take(&mut *self.initial.lock());
-            // A reference with direct calls keeps its servant.
-            root.core().let_go_of("Servant", || drop(initial));
+            for reference in initial.into_values() {
+                // One with direct calls keeps its servant.
+                root.core().let_go_of("Servant", || drop(reference));
+            }
             root.end(patient);
             self.adapters.close();
             for lane in self.all_lanes() {

@@ -161,10 +161,14 @@ impl Target<'_> {
 impl Adapters {
     pub(crate) fn new(stamp: u64) -> Self {
         let writer = Writer::new("object key index", Scope::Orb);
-        let last_out = |_, _, entry| {
-            if let Entry::Object { poa, servant, id, .. } = entry {
-                poa.finish_deactivation(&id, servant);
+        let last_out = |_, _, entry| match entry {
+            Entry::Object { poa, servant, id, .. } => poa.finish_deactivation(&id, servant),
+            // A reference with direct calls keeps its servant.
+            Entry::Plain(plain) => {
+                let root = plain.1.core().root_poa();
+                root.core().let_go_of("Servant", || drop(plain));
             }
+            Entry::Adapter(_) => {}
         };
         Adapters {
             stamp,

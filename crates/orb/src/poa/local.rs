@@ -226,10 +226,10 @@ fn serve(call: &Call<'_>, target: &Target<'_>, direct: &mut dyn Direct) -> bool 
 fn follow(call: &Call<'_>, mut reference: ObjectRef, direct: &mut dyn Direct) -> bool {
     let (object, core) = (call.object, call.object.core());
     let named = object.binding().local_key(core).is_some_and(|key| Key::parse(key) == Key::Plain);
-    for step in 0..FORWARDS {
+    for _ in 0..FORWARDS {
         let Some(key) = reference.binding().local_key(core) else {
-            if named && step == 0 {
-                // The name may lead elsewhere the next time, so nothing is remembered.
+            if named {
+                // The name may lead elsewhere the next time, so nothing is remembered, and who forwarded is asked once more.
                 return false;
             }
             // The marshalled call begins there, so that nobody is asked twice for one call.

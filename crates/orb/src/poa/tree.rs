@@ -305,6 +305,7 @@ impl PoaCore {
             arriving.held.release();
         }
         self.has_changed();
+        self.let_go_of("AdapterActivator", || drop(activator));
         match (answer, child) {
             (Some(Ok(true)), Some(child)) => Child::Here(child),
             (Some(Ok(_)), _) => Child::Missing,

@@ -22,6 +22,8 @@ pub(crate) struct Account {
     budget: Arc<Budget>,
     /// Its connection counts no more.
     has_ended: AtomicBool,
+    /// What its connection holds counts no more.
+    has_forfeited: AtomicBool,
     input: AtomicUsize,
     output: AtomicUsize,
 }
@@ -62,7 +64,13 @@ impl Budget {
 impl Account {
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
         budget.connections.fetch_add(1, Ordering::AcqRel);
-        Account { budget, has_ended: AtomicBool::new(false), input: AtomicUsize::new(0), output: AtomicUsize::new(0) }
+        Account {
+            budget,
+            has_ended: AtomicBool::new(false),
+            has_forfeited: AtomicBool::new(false),
+            input: AtomicUsize::new(0),
+            output: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn budget(&self) -> &Budget {
@@ -80,8 +88,15 @@ impl Account {
     }
 
     fn set(&self, part: &AtomicUsize, octets: usize) -> usize {
-        let before = part.swap(octets, Ordering::Relaxed);
-        self.budget.change(before, octets);
+        let swap = |octets| {
+            let before = part.swap(octets, Ordering::SeqCst);
+            self.budget.change(before, octets);
+            before
+        };
+        let before = swap(octets);
+        if octets != 0 && self.has_forfeited.load(Ordering::SeqCst) {
+            swap(0);
+        }
         before
     }
 
@@ -97,9 +112,11 @@ impl Account {
         }
     }
 
-    /// Counts what is held no longer, because its connection ends, and says how much that was.
-    pub(crate) fn forfeit(&self) -> usize {
-        self.set(&self.input, 0) + self.set(&self.output, 0)
+    /// Counts what is held no longer, nor what comes, because its connection ends. Says how much that was, the first time.
+    pub(crate) fn forfeit(&self) -> Option<usize> {
+        let is_first = !self.has_forfeited.swap(true, Ordering::SeqCst);
+        let octets = self.set(&self.input, 0) + self.set(&self.output, 0);
+        is_first.then_some(octets)
     }
 }
 
@@ -128,8 +145,11 @@ mod tests {
         assert!(budget.ask() && !budget.ask());
         budget.answer();
         assert!(budget.ask());
-        first.forfeit();
+        assert_eq!(first.forfeit(), Some(60));
         assert!(!budget.is_exceeded());
+        // What comes until it has ended is nobody's either.
+        first.set_input(70);
+        assert_eq!((first.held(), first.forfeit(), budget.is_exceeded()), (0, None, false));
         second.end();
         assert_eq!(budget.connections(), 1);
         drop(second);

@@ -778,14 +778,9 @@ impl Lane {
             let largest = served.chain(self.endings.each()).max_by_key(|connection| connection.account().held());
             let Some(connection) = largest.filter(|connection| connection.account().held() > 0) else { return };
             // At once, though it ends when its requests have run and is told of before: nobody else is to be closed for it, nor it twice.
-            let octets = connection.account().forfeit();
-            if octets == 0 {
-                continue;
-            }
+            let Some(octets) = connection.account().forfeit() else { continue };
             core.events().report(&OrbEvent::HeldTooMuch { peer: connection.stream.peer().clone(), octets });
             connection.close();
-            // What came meanwhile.
-            connection.account().forfeit();
             self.give_up(core, &connection);
         }
     }
