@@ -157,29 +157,33 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
     let (calls, repetitions) = (options.asked.count.unwrap_or(plan.calls), repetitions(options));
     let most = plan.clients.iter().copied().max().unwrap_or(0);
     let served = servers(ranks, most, options, report)?;
-    let mut all: Vec<Vec<Seen>> =
-        served.iter().map(|_| plan.clients.iter().map(|_| Seen::default()).collect()).collect();
+    let mut all: Vec<Vec<Point>> =
+        served.iter().map(|_| plan.clients.iter().map(|_| Point::default()).collect()).collect();
     let busy = Busy::start(&options.placement)?;
     for repetition in 0..repetitions {
-        for (at, &clients) in plan.clients.iter().enumerate() {
-            for (one, seen) in served.iter().zip(&mut all) {
+        for (at, &clients) in plan.clients.iter().enumerate().filter(|(_, clients)| **clients > 0) {
+            for (one, points) in served.iter().zip(&mut all) {
+                let (bench, turn) = (ranks.bench(), repetition + 1);
                 progress.show(&format!(
-                    "{}: {clients} clients, {} {} ({} of {repetitions})",
-                    ranks.bench(),
-                    one.peer,
-                    one.config,
-                    repetition + 1
+                    "{bench}: {clients} clients, {} {} ({turn} of {repetitions})",
+                    one.peer, one.config
                 ));
-                once(one, ranks, clients, calls, options, &mut seen[at])?;
+                once(one, ranks, 0, calls, options, &mut points[at].alone)?;
+                once(one, ranks, clients, calls, options, &mut points[at].seen)?;
             }
         }
     }
     drop(busy);
+    for points in &mut all {
+        let mut without = Seen::default();
+        points.iter().for_each(|point| without.add(&point.alone));
+        points[0].seen = without;
+    }
     progress.clear();
     let class = if fixed() { "SCHED_FIFO" } else { "SCHED_OTHER" };
     for side in [Side::High, Side::Low] {
         let figures: Vec<Figure> =
-            served.iter().zip(&all).flat_map(|(one, seen)| figures(one, ranks, side, plan.clients, seen)).collect();
+            served.iter().zip(&all).flat_map(|(one, points)| figures(one, ranks, side, plan.clients, points)).collect();
         let title = format!("MT_Cubit, {}, {class}, idle states held off: {}", ranks.name(), side.name());
         report.figures(&title, Compare::Median, &figures)?;
     }
@@ -205,13 +209,13 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
         "peer", "config", "n", "mean", "median", "p99", "jitter"
     );
     let mut values = Vec::new();
-    let floor: Vec<Option<Grown>> = all[0].iter().map(|own| Grown::of(own, &all[0][0])).collect();
-    for (one, seen) in served.iter().zip(&all) {
-        for ((&clients, own), floor) in plan.clients.iter().zip(seen).zip(&floor) {
-            if let Some(grown) = Grown::of(own, &seen[0]) {
-                grown.tell(one, clients, own, &mut text);
-                values.extend(grown.values(one, ranks, clients, own));
-                if let Some(floor) = floor.as_ref().filter(|_| clients > 0 && one.peer != "floor") {
+    let floor: Vec<Option<Grown>> = all[0].iter().map(Grown::of).collect();
+    for (one, points) in served.iter().zip(&all) {
+        for ((&clients, point), floor) in plan.clients.iter().zip(points).zip(&floor).filter(|((n, _), _)| **n > 0) {
+            if let Some(grown) = Grown::of(point) {
+                grown.tell(one, clients, &point.seen, &mut text);
+                values.extend(grown.values(one, ranks, clients, &point.seen));
+                if let Some(floor) = floor.as_ref().filter(|_| one.peer != "floor") {
                     values.extend(grown.beside(floor, one, ranks, clients, &mut beside));
                 }
             }
@@ -219,16 +223,17 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
     }
     report.text(&text)?;
     report.text(&beside)?;
-    for (one, seen) in served.iter().zip(&all).filter(|_| ranks == Ranks::Different) {
-        values.extend(growth(one, ranks, plan.clients, seen));
+    for (one, points) in served.iter().zip(&all).filter(|_| ranks == Ranks::Different) {
+        values.extend(growth(one, ranks, plan.clients, points));
     }
     report.records(&title, &values)?;
     report.verdict(&values)
 }
 
 /// How much the low-priority clients' median grows from one number of clients to the next: gradually, that is less than their number does.
-fn growth(one: &Served, ranks: Ranks, clients: &[usize], seen: &[Seen]) -> Vec<Value> {
-    let points = clients.iter().zip(seen).filter_map(|(&clients, own)| Some((clients, own.low.summary()?.p50_us)));
+fn growth(one: &Served, ranks: Ranks, clients: &[usize], points: &[Point]) -> Vec<Value> {
+    let points =
+        clients.iter().zip(points).filter_map(|(&clients, point)| Some((clients, point.seen.low.summary()?.p50_us)));
     let points: Vec<(usize, f64)> = points.collect();
     let steps = points.windows(2).map(|pair| {
         let ((fewer, before), (more, after)) = (pair[0], pair[1]);
@@ -328,17 +333,26 @@ fn label(one: &Served, ranks: Ranks, side: Side, clients: usize) -> Label {
     }
 }
 
-/// One line of figures along the number of clients, each against the first that has any.
-fn figures(one: &Served, ranks: Ranks, side: Side, clients: &[usize], seen: &[Seen]) -> Vec<Figure> {
-    let points = || clients.iter().zip(seen).filter(|(_, own)| side.of(own).summary().is_some());
+/// One line of figures along the number of clients, each against the fewest that there are figures of.
+fn figures(one: &Served, ranks: Ranks, side: Side, clients: &[usize], points: &[Point]) -> Vec<Figure> {
+    let points = || clients.iter().zip(points).filter(|(_, point)| side.of(&point.seen).summary().is_some());
     let Some((&fewest, first)) = points().next() else { return Vec::new() };
     let first_label = label(one, ranks, side, fewest);
-    let figures = points().filter_map(|(&clients, own)| {
-        let against = [(&first_label, side.of(first))];
+    let figures = points().filter_map(|(&clients, point)| {
+        let before = if fewest == 0 { &point.alone } else { &first.seen };
+        let against = [(&first_label, side.of(before))];
         let against: &[_] = if clients == fewest { &[] } else { &against };
-        side.of(own).figure(label(one, ranks, side, clients), own, against)
+        side.of(&point.seen).figure(label(one, ranks, side, clients), &point.seen, against)
     });
     figures.collect()
+}
+
+/// One server with one number of low-priority clients.
+#[derive(Default)]
+struct Point {
+    seen: Seen,
+    /// The same server without any, each time just before: the machine changes from minute to minute.
+    alone: Seen,
 }
 
 /// What became of the high-priority client, as ratios to what it was without others.
@@ -359,7 +373,7 @@ fn jitter(summary: &Summary) -> f64 {
 }
 
 impl Grown {
-    fn of(own: &Seen, alone: &Seen) -> Option<Grown> {
+    fn of(Point { seen: own, alone }: &Point) -> Option<Grown> {
         let (summary, alone_summary) = (own.high.summary()?, alone.high.summary()?);
         Some(Grown {
             mean: summary.mean_us / alone_summary.mean_us,

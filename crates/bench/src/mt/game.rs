@@ -180,6 +180,16 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// What was seen elsewhere of the same variant.
+    pub(super) fn add(&mut self, other: &Seen) {
+        self.high.extend(&other.high);
+        self.low.extend(&other.low);
+        self.responses.extend_from_slice(&other.responses);
+        self.cost.add(other.cost);
+        self.calls += other.calls;
+        self.late += other.late;
+    }
+
     /// Calls of the high-priority client that were answered more than so long after they were due.
     pub(super) fn stalled(&self, time: Duration) -> usize {
         self.responses.iter().filter(|&&response| u128::from(response) > time.as_nanos()).count()
@@ -209,6 +219,13 @@ impl Times {
         self.means_us.push(times.iter().sum::<u64>() as f64 / times.len() as f64 / 1e3);
         self.all.extend_from_slice(times);
         self.whole += whole;
+    }
+
+    fn extend(&mut self, other: &Times) {
+        self.all.extend_from_slice(&other.all);
+        self.medians_us.extend_from_slice(&other.medians_us);
+        self.means_us.extend_from_slice(&other.means_us);
+        self.whole += other.whole;
     }
 
     /// None of no times.
