@@ -205,7 +205,7 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
         "late"
     );
     let mut beside = format!(
-        "\nthe same, divided by the floor's: what of the growth is not the kernel's and the machine's\n  {:<9} {:<25} {:>5} {:>6} {:>8} {:>7} {:>8}\n",
+        "\nthe same, divided by the floor's growth, whose server's threads are all at the top priority\n  {:<9} {:<25} {:>5} {:>6} {:>8} {:>7} {:>8}\n",
         "peer", "config", "n", "mean", "median", "p99", "jitter"
     );
     let mut values = Vec::new();
@@ -405,7 +405,7 @@ impl Grown {
         );
     }
 
-    /// How much more it has grown than the floor, which has no ORB that could let others be in the way.
+    /// How much more it has grown than the floor.
     fn beside(&self, floor: &Grown, one: &Served, ranks: Ranks, clients: usize, text: &mut String) -> [Value; 4] {
         let ratios = [
             ("mean", self.mean / floor.mean),

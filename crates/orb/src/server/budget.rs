@@ -112,11 +112,16 @@ impl Account {
         }
     }
 
-    /// Counts what is held no longer, nor what comes, because its connection ends. Says how much that was, the first time.
+    /// Counts what is held no longer, nor what comes, because its connection ends, and says how much that was. `None` if it was nothing, or
+    /// another thread has done so.
     pub(crate) fn forfeit(&self) -> Option<usize> {
-        let is_first = !self.has_forfeited.swap(true, Ordering::SeqCst);
-        let octets = self.set(&self.input, 0) + self.set(&self.output, 0);
-        is_first.then_some(octets)
+        let take = || self.set(&self.input, 0) + self.set(&self.output, 0);
+        let octets = take();
+        if octets == 0 || self.has_forfeited.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        // With what came between.
+        Some(octets + take())
     }
 }
 
