@@ -11,9 +11,9 @@ use crate::options::Options;
 use crate::orb::client::object;
 use crate::orb::server::LOOPBACK;
 use crate::orb::{Architecture, client_orb, relay};
-use crate::peer::{Kind, Peer, Threads};
+use crate::peer::{Kind, Threads};
 use crate::report::Report;
-use crate::scene::{Other, Scene, carrier_of_others, floors, name_transport};
+use crate::scene::{Other, Scene, carrier_of_others, floors, name_transport, no_spin};
 use crate::server::start_echo;
 
 /// Medians, or for what is sent without waiting the rate.
@@ -26,6 +26,7 @@ pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut P
     let orb = client_orb(0)?;
     let mut all = Vec::new();
     for carrier in Carrier::ALL {
+        no_spin("floor", carrier, options, report)?;
         all.extend(floors(carrier, options)?);
     }
     for operation in options.operations_or(&Operation::USUAL) {
@@ -48,7 +49,10 @@ pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut P
 
 /// Calls through ORBs, against bare sockets with messages of the same sizes.
 pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let omniorb = build_omniorb(options, report, progress)?;
+    progress.show("omniORB's program: building");
+    let omniorb = options.peer(Kind::OmniOrb);
+    progress.clear();
+    let omniorb = report.found("call", Kind::OmniOrb.name(), omniorb)?;
     let orb = client_orb(0)?;
     let operations = options.operations_or(&Operation::USUAL).into_iter();
     let sizes = operations.map(|operation| Ok((operation, message_sizes(&orb, operation, options)?)));
@@ -58,13 +62,16 @@ pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Pr
         for (threads, config) in [(Threads::Usual, "thread per connection"), (Threads::Pool, "pool")] {
             // Beside shared memory only what is nearest to it.
             if carrier != Carrier::SharedMemory || threads == Threads::Usual {
-                let start = |peer| Other::start(peer, carrier_of_others(carrier), threads, config, options);
-                others.extend(omniorb.as_ref().map(start).transpose()?);
+                if let Some(peer) = &omniorb {
+                    let other = Other::start(peer, carrier_of_others(carrier), threads, config, options);
+                    others.extend(report.found("call", peer.kind().name(), other)?);
+                }
             }
         }
+        no_spin("call", carrier, options, report)?;
         let scene = Scene::start("call", carrier, others, options)?;
         for &(operation, sizes) in &sizes {
-            let cast = scene.cast(&orb, operation, sizes, options)?;
+            let cast = scene.cast(&orb, operation, sizes, options, report)?;
             let name = carrier.name();
             let title = format!("call {operation} over {name}: {} octets there, {} back", sizes.request, sizes.reply);
             run(title, operation, sizes, cast.variants, options, report, progress)?;
@@ -77,24 +84,6 @@ pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Pr
 pub(crate) fn message_sizes(orb: &Orb, operation: Operation, options: &Options) -> Result<Sizes, Failure> {
     let (_server, reference) = start_echo(Architecture::PerConnection, LOOPBACK, &options.placement)?;
     relay::sizes(orb, &object(orb, &reference)?, operation)
-}
-
-/// omniORB's program; none if it is not there, which is then reported.
-fn build_omniorb(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<Option<Peer>, Failure> {
-    if options.without_peers {
-        report.missing("call", "omniORB", "left out by --without-peers")?;
-        return Ok(None);
-    }
-    progress.show("omniORB's program: building");
-    let built = Peer::build(Kind::OmniOrb, &options.peers);
-    progress.clear();
-    match built {
-        Ok(orb) => Ok(Some(orb)),
-        Err(reason) => {
-            report.missing("call", "omniORB", &reason.to_string())?;
-            Ok(None)
-        }
-    }
 }
 
 fn run(

@@ -11,6 +11,7 @@ use crate::cpu;
 use crate::cubit;
 use crate::demux;
 use crate::environment::{Ending, Environment};
+use crate::floor::Carrier;
 use crate::footprint;
 use crate::harness::Progress;
 use crate::idl;
@@ -48,7 +49,8 @@ JSON lines of one or more runs and compares them; `plan` carries out runs on thi
   --fifo PRIORITY       in the class SCHED_FIFO, 1 to 99, instead of the ordinary one
   --threads N           threads of a pool (4)
   --op NAME             call this operation; may be given several times
-  --transport NAME      tcp (the default), unix or shm (shared memory), for `call` and `cubit`; may be given several times
+  --transport NAME      tcp (the default), unix or shm (shared memory), for `call` and `cubit`; may be given several times;
+                        `all` has all three unless some are named
   --json FILE           also write JSON lines (docs/benchmarks.md); `-`: to the standard output, text to that for errors
   --name TEXT           what the run is called in reports
   --via PROGRAM         through which `plan` reaches other hosts (ssh)
@@ -185,10 +187,11 @@ const BENCHMARKS: &[Benchmark] = &[
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let mut arguments = arguments.into_iter();
     let verb = arguments.next().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
-    let options = match Options::parse(arguments) {
+    let mut options = match Options::parse(arguments) {
         Ok(options) => options,
         Err(failure) => return wrong_usage(&failure, out),
     };
+    options.carriers = carriers(&verb, options.carriers);
     if options.help || matches!(verb.as_str(), "help" | "-h" | "--help") {
         let _ = out.write_all(USAGE.as_bytes());
         return RAN;
@@ -265,6 +268,11 @@ fn choose(verb: &str, names: &[String]) -> Result<Chosen, Failure> {
     }
 }
 
+/// The whole suite leaves no transport out unless it is told to.
+fn carriers(verb: &str, named: Vec<Carrier>) -> Vec<Carrier> {
+    if verb == "all" && named.is_empty() { Carrier::ALL.to_vec() } else { named }
+}
+
 fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
     let _ = write!(out, "error: {failure}\n\n{USAGE}");
     WRONG_USAGE
@@ -277,7 +285,7 @@ fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) ->
     let to_standard_output = options.json.as_deref() == Some(Path::new(STANDARD_OUTPUT));
     let out: &mut dyn Write = if to_standard_output { &mut errors } else { out };
     let mut report = Report::new(out, options.json.as_deref())?;
-    let environment = Environment::read(&options.placement, awake.is_some());
+    let environment = Environment::read(&options.placement, idle_held(awake.is_some(), benchmarks));
     report.begin(options.name.as_deref(), &environment, &options.extent)?;
     if cfg!(debug_assertions) {
         report.text("warning: this is a debug build: build with --release for figures that mean something\n")?;
@@ -297,6 +305,7 @@ fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) ->
             report.missing(benchmark.name, "Corelane", &failure.to_string())?;
             first_failure.get_or_insert(failure);
         }
+        report.verdict(benchmark.name, options.placement.cores)?;
     }
     report.end(&Ending::since(&began))?;
     if report.is_incomplete() {
@@ -306,6 +315,17 @@ fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) ->
         }
     }
     first_failure.map_or(Ok(()), Err)
+}
+
+/// What is done about idle states in a run of these.
+fn idle_held(held: bool, benchmarks: &[&Benchmark]) -> &'static str {
+    let of_os = benchmarks.iter().filter(|benchmark| benchmark.name == OS).count();
+    match of_os {
+        _ if !held => "not held",
+        0 => "held at 0 us by /dev/cpu_dma_latency",
+        all if all == benchmarks.len() => "held or not as the figures of `os` say",
+        _ => "held at 0 us by /dev/cpu_dma_latency, but in `os`, whose figures say",
+    }
 }
 
 #[cfg(test)]
@@ -324,6 +344,24 @@ mod tests {
         assert_eq!(status, RAN);
         assert!(BENCHMARKS.iter().all(|benchmark| text.contains(benchmark.name)), "{text}");
         assert_eq!(said("run --help"), (RAN, USAGE.to_owned()));
+    }
+
+    #[test]
+    fn the_whole_suite_has_every_transport() {
+        assert_eq!(carriers("all", Vec::new()), Carrier::ALL);
+        assert_eq!(carriers("all", vec![Carrier::Unix]), [Carrier::Unix]);
+        assert_eq!(carriers("run", Vec::new()), []);
+    }
+
+    #[test]
+    fn idle_states_are_not_said_to_be_held_where_they_are_let_go() {
+        let named = |names: &[&str]| -> Vec<&Benchmark> {
+            BENCHMARKS.iter().filter(|benchmark| names.contains(&benchmark.name)).collect()
+        };
+        assert_eq!(idle_held(true, &named(&["call"])), "held at 0 us by /dev/cpu_dma_latency");
+        assert_eq!(idle_held(false, &named(&["call", OS])), "not held");
+        assert!(!idle_held(true, &named(&[OS])).starts_with("held at"));
+        assert!(idle_held(true, &named(&["call", OS])).contains("but in `os`"));
     }
 
     #[test]

@@ -92,11 +92,11 @@ impl Subject for Sliced {
         }
         let (first, mut whole) = (into.len(), Duration::ZERO);
         while into.len() - first < count {
-            let before = self.scavenger.map(ran);
+            let before = self.scavenger.and_then(ran);
             let left = count - (into.len() - first);
             let took = self.slice(left, into)?;
             if let (Some(thread), Some(before)) = (self.scavenger, before) {
-                self.seen.add(ran(thread), before);
+                self.seen.add(ran(thread).unwrap_or(before), before);
             }
             whole += took;
             std::thread::sleep(took / 8);
@@ -133,10 +133,10 @@ struct Ran {
     times: u64,
 }
 
-/// Of a thread of this process; nothing where the kernel does not tell.
-fn ran(thread: Tid) -> Ran {
+/// Of a thread of this process; none where the kernel does not tell (without CONFIG_SCHED_INFO).
+fn ran(thread: Tid) -> Option<Ran> {
     let file = format!("/proc/self/task/{}/schedstat", thread.as_raw());
-    std::fs::read_to_string(file).ok().as_deref().and_then(read_ran).unwrap_or_default()
+    std::fs::read_to_string(file).ok().as_deref().and_then(read_ran)
 }
 
 /// Nanoseconds on a core, nanoseconds waiting for one, times that it came to run.
@@ -167,6 +167,16 @@ impl Scavenger {
         let thread = thread.map_err(|error| Failure::new(format!("the scavenger cannot be started: {error}")))?;
         Ok(Scavenger { id: *id.wait(), stop, thread: Some(thread) })
     }
+
+    /// Whether it runs, only the kernel knows.
+    fn is_seen(self) -> Result<Self, Failure> {
+        match ran(self.id) {
+            Some(_) => Ok(self),
+            None => {
+                Err(Failure::new("the scavenger thread: the kernel does not tell how often a thread runs (schedstat)"))
+            }
+        }
+    }
 }
 
 impl Drop for Scavenger {
@@ -191,16 +201,10 @@ pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Pro
     };
     let placement = Placement { cores: Cores::One(core), scheduling: fifo };
     let scavenger = match fifo {
-        Some(Scheduling::Fifo(_) | Scheduling::RoundRobin(_)) => Some(Scavenger::start(core)?),
-        _ => {
-            report.missing(
-                "cpu",
-                "floor",
-                "the scavenger thread: fixed priorities are not permitted, so nothing is below",
-            )?;
-            None
-        }
+        Some(Scheduling::Fifo(_) | Scheduling::RoundRobin(_)) => Scavenger::start(core).and_then(Scavenger::is_seen),
+        _ => Err(Failure::new("the scavenger thread: fixed priorities are not permitted, so nothing is below")),
     };
+    let scavenger = report.found("cpu", "floor", scavenger)?;
     let rounds = rounds_for(WORK);
     for (rounds, work) in [(0, "no work"), (rounds, "100 us of work")] {
         // Threads of the ORBs inherit core and class from the thread that makes them.
@@ -228,7 +232,7 @@ pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Pro
 fn extent(options: &Options, rounds: u32) -> Extent {
     let asked = options.extent;
     match (options.depth, rounds) {
-        (Depth::Full, 0) => Extent { count: 1_000_000, ..asked },
+        (Depth::Full, 0) if options.asked.count.is_none() => Extent { count: 1_000_000, ..asked },
         (_, 0) => asked,
         _ => Extent { count: asked.count.min(2000), warm_up: asked.warm_up.min(200), ..asked },
     }
@@ -362,11 +366,21 @@ mod tests {
         let core = thread::affinity(None).unwrap().iter().last().unwrap();
         let scavenger = Scavenger::start(core).unwrap();
         let (id, stop) = (scavenger.id, scavenger.stop.clone());
-        while ran(id) == Ran::default() {
+        while ran(id).unwrap() == Ran::default() {
             std::thread::yield_now();
         }
         drop(scavenger);
         assert_eq!(Arc::strong_count(&stop), 1);
+    }
+
+    #[test]
+    fn the_full_form_has_the_papers_calls_unless_a_number_was_asked_for() {
+        let of = |line: &str| {
+            let options = Options::parse(line.split_whitespace().map(std::ffi::OsString::from)).unwrap();
+            let extent = extent(&options, 0);
+            extent.count * extent.repetitions
+        };
+        assert_eq!((of("--full"), of("--full --count 30 --repetitions 2")), (10_000_000, 60));
     }
 
     #[test]

@@ -12,9 +12,9 @@ use crate::options::Options;
 use crate::orb::client::object;
 use crate::orb::client_orb;
 use crate::orb::dynamic::Dynamic;
-use crate::peer::{Kind, Peer, Threads};
+use crate::peer::{Kind, Threads};
 use crate::report::{Report, Value};
-use crate::scene::{Cast, Other, Scene, carrier_of_others};
+use crate::scene::{Cast, Other, Scene, carrier_of_others, no_spin};
 
 /// What is called unless something else is asked for.
 const USUAL: [Operation; 15] = [
@@ -47,26 +47,21 @@ pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut P
     let mut peers = Vec::new();
     for kind in [Kind::OmniOrb, Kind::JacOrb, Kind::Ice] {
         progress.show(&format!("cubit: building {kind}'s program"));
-        let built = match options.without_peers {
-            true => Err(Failure::new("left out by --without-peers")),
-            false => Peer::build(kind, &options.peers),
-        };
+        let built = options.peer(kind);
         progress.clear();
-        match built {
-            Ok(peer) => peers.push(peer),
-            Err(reason) => report.missing("cubit", kind.name(), &reason.to_string())?,
-        }
+        peers.extend(report.found("cubit", kind.name(), built)?);
     }
     let operations = options.operations_or(&USUAL);
     for carrier in options.carriers() {
         let (theirs, mut others) = (carrier_of_others(carrier), Vec::new());
         for peer in &peers {
-            if peer.kind().carries(theirs) {
-                others.push(Other::start(peer, theirs, Threads::Usual, "as it comes", options)?);
-            } else {
-                report.text(&format!("\ncubit over {}: {} has TCP only\n", carrier.name(), peer.kind()))?;
-            }
+            let started = match peer.kind().carries(theirs) {
+                true => Other::start(peer, theirs, Threads::Usual, "as it comes", options),
+                false => Err(Failure::new(format!("{}: it has TCP only", carrier.name()))),
+            };
+            others.extend(report.found("cubit", peer.kind().name(), started)?);
         }
+        no_spin("cubit", carrier, options, report)?;
         let all = one_by_one("cubit", carrier, others, &operations, options, report, progress)?;
         let over = if carrier == Carrier::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
         report.values(&format!("cubit{over}: microseconds per call"), &side_by_side(&all))?;
@@ -105,10 +100,16 @@ fn one_by_one(
     let mut all = Vec::new();
     for &operation in operations {
         let sizes = message_sizes(&orb, operation, options)?;
-        let mut cast = scene.cast(&orb, operation, sizes, options)?;
+        let mut cast = scene.cast(&orb, operation, sizes, options, report)?;
         // Papers compare stubs with dynamic invocation where calls are what costs, not octets.
         if bench == "cubit" && sizes.request <= MOST_DYNAMIC {
-            add_dynamic(&scene, &mut cast, &orb, operation, options)?;
+            add_dynamic(&scene, &mut cast, &orb, operation, options, report)?;
+        } else if bench == "cubit" {
+            let reason = format!("{operation}: by dynamic invocation no more than {MOST_DYNAMIC} octets are sent");
+            report.missing(bench, "Corelane", &reason)?;
+            if cast.omniorb.is_some() {
+                report.missing(bench, Kind::OmniOrb.name(), &reason)?;
+            }
         }
         let over = if carrier == Carrier::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
         let title = format!("{bench} {operation}{over}: {} octets there, {} back", sizes.request, sizes.reply);
@@ -128,6 +129,7 @@ fn add_dynamic(
     orb: &Orb,
     operation: Operation,
     options: &Options,
+    report: &mut Report<'_>,
 ) -> Result<(), Failure> {
     let mut add = |stubs: usize, subject: Box<dyn Subject + Send>, other: Option<usize>| {
         let Variant { label, against, .. } = &cast.variants[stubs];
@@ -137,8 +139,9 @@ fn add_dynamic(
         cast.variants.len() - 1
     };
     let mut theirs = None;
-    if let (Some(stubs), Some(calls)) = (cast.omniorb, scene.dynamic(operation, options)?) {
-        theirs = Some(add(stubs, Box::new(calls), None));
+    if let (Some(stubs), Some(calls)) = (cast.omniorb, scene.dynamic(operation, options)) {
+        let calls = report.found("cubit", Kind::OmniOrb.name(), calls)?;
+        theirs = calls.map(|calls| add(stubs, Box::new(calls), None));
     }
     if let Some(server) = cast.servers.first() {
         let object = object(orb, &server.reference)?;

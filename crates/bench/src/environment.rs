@@ -50,12 +50,11 @@ pub struct Environment {
 const QUIET: f64 = 0.3;
 
 impl Environment {
-    /// Reads it.
+    /// Reads it; what is done about idle states is the caller's to say.
     #[must_use]
-    pub fn read(placement: &Placement, idle_held: bool) -> Self {
+    pub fn read(placement: &Placement, idle_held: &str) -> Self {
         let cores = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
         let information = text("/proc/cpuinfo").unwrap_or_default();
-        let held = if idle_held { ", held at 0 us by /dev/cpu_dma_latency" } else { ", not held" };
         Environment {
             host: text("/proc/sys/kernel/hostname").unwrap_or_else(unknown),
             kernel: text("/proc/sys/kernel/osrelease").unwrap_or_else(unknown),
@@ -64,7 +63,7 @@ impl Environment {
             virtual_machine: field(&information, "flags").is_some_and(|flags| flags.contains(" hypervisor")),
             cores,
             clock: text("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_else(unknown),
-            idle_states: idle_states() + held,
+            idle_states: format!("{}, {idle_held}", idle_states()),
             scheduling: scheduling(placement.scheduling),
             pinning: placement.cores.to_string(),
             realtime_threads: realtime_threads(),
@@ -309,7 +308,7 @@ mod tests {
 
     #[test]
     fn this_machine_tells_something() {
-        let environment = Environment::read(&Placement::default(), false);
+        let environment = Environment::read(&Placement::default(), "not held");
         assert!(!environment.cores.is_empty());
         assert_ne!(environment.kernel, "unknown");
         let record = environment.record(Object::new()).finish();
@@ -341,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_busy_machine_is_told() {
-        let mut environment = Environment::read(&Placement::default(), true);
+        let mut environment = Environment::read(&Placement::default(), "held");
         environment.load = 0.1;
         assert!(!environment.describe().contains("warning"));
         environment.load = 1.9;

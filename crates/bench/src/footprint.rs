@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::orb::client::object;
 use crate::orb::client_orb;
 use crate::orb::relay::address_in;
-use crate::peer::{Kind, Peer, Threads};
+use crate::peer::{Kind, Threads};
 use crate::report::{Report, Value};
 use crate::scale;
 
@@ -41,28 +41,19 @@ const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
 pub(crate) fn footprint(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut values = Vec::new();
     progress.show("footprint: hello example");
-    match hello(options, report) {
-        Ok(found) => values.extend(found),
-        Err(reason) => report.missing("footprint", "Corelane", &reason.to_string())?,
-    }
-    match minimal(options, report) {
-        Ok(found) => values.extend(found),
-        Err(reason) => report.missing("footprint", "Corelane, minimal", &reason.to_string())?,
-    }
-    match linked_statically(report) {
-        Ok(found) => values.extend(found),
-        Err(reason) => report.missing("footprint", "Corelane, static", &reason.to_string())?,
-    }
+    let found = hello(options, report);
+    values.extend(report.found("footprint", "Corelane", found)?.into_iter().flatten());
+    let found = minimal(options, report);
+    values.extend(report.found("footprint", "Corelane, minimal", found)?.into_iter().flatten());
+    let found = linked_statically(report);
+    values.extend(report.found("footprint", "Corelane, static", found)?.into_iter().flatten());
     progress.show("footprint: omniORB");
-    match omniorb(options) {
-        Ok(found) => values.extend(found),
-        Err(reason) => report.missing("footprint", "omniORB", &reason.to_string())?,
-    }
+    values.extend(report.found("footprint", "omniORB", omniorb(options))?.into_iter().flatten());
     progress.clear();
     report.values("footprint", &values)?;
-    match crates(options) {
-        Ok(values) => report.values("footprint by crate", &values),
-        Err(reason) => report.missing("footprint", "Corelane, by crate", &reason.to_string()),
+    match report.found("footprint", "Corelane, by crate", crates(options))? {
+        Some(values) => report.values("footprint by crate", &values),
+        None => Ok(()),
     }
 }
 
@@ -178,10 +169,7 @@ fn crates(options: &Options) -> Result<Vec<Value>, Failure> {
 }
 
 fn omniorb(options: &Options) -> Result<Vec<Value>, Failure> {
-    if options.without_peers {
-        return Err(Failure::new("left out by --without-peers"));
-    }
-    let orb = Peer::build(Kind::OmniOrb, &options.peers)?;
+    let orb = options.peer(Kind::OmniOrb)?;
     let label = label("omniORB", "server of `call`");
     let size = stripped_size(&orb.program())?;
     let (server, _) = orb.serve(Carrier::Tcp, Threads::Usual, &options.placement)?;

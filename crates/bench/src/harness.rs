@@ -18,7 +18,7 @@ pub struct Label {
     pub bench: &'static str,
     /// Whose program: Corelane, omniORB, or floor for bare sockets.
     pub peer: &'static str,
-    /// What carries the messages: tcp, unix, none.
+    /// What carries the messages: tcp, unix, shm; none within one process.
     pub transport: &'static str,
     /// The operation that is called.
     pub op: String,

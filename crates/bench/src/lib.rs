@@ -18,6 +18,7 @@ mod demux;
 pub mod environment;
 pub mod floor;
 mod footprint;
+mod goals;
 pub mod harness;
 mod idl;
 mod idle;

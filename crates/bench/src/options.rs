@@ -9,6 +9,7 @@ use crate::Failure;
 use crate::floor::Carrier;
 use crate::harness::Extent;
 use crate::operation::Operation;
+use crate::peer::{Kind, Peer};
 use crate::placement::{Cores, Placement};
 
 /// What is to be run, and how.
@@ -161,6 +162,17 @@ impl Options {
             return Err(Failure::new(format!("--count times --repetitions is at most {MOST_CALLS}")));
         }
         Ok(options)
+    }
+
+    /// The program of another ORB, built if it has to be.
+    ///
+    /// # Errors
+    /// It is left out, or something is missing; the text says what to do.
+    pub(crate) fn peer(&self, kind: Kind) -> Result<Peer, Failure> {
+        if self.without_peers {
+            return Err(Failure::new("left out by --without-peers"));
+        }
+        Peer::build(kind, &self.peers)
     }
 
     /// The carriers named, or TCP.

@@ -8,8 +8,8 @@ use crate::harness::{Compare, Group, Label, Progress, Variant, measure};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::{Calls, target};
-use crate::orb::client_orb;
-use crate::peer::{Invocation, Kind, Peer, Threads};
+use crate::orb::{Architecture, client_orb};
+use crate::peer::{Invocation, Kind, Threads};
 use crate::report::Report;
 use crate::scene::{Corelane, Floor};
 
@@ -18,18 +18,10 @@ const USUAL: [Operation; 3] = [Operation::Longs(4), Operation::Longs(1024), Oper
 
 /// A group for each operation.
 pub(crate) fn protocol(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let omniorb = if options.without_peers {
-        Err(Failure::new("left out by --without-peers"))
-    } else {
-        Peer::build(Kind::OmniOrb, &options.peers)
-    };
-    let omniorb = match omniorb {
-        Ok(peer) => Some((peer.serve(Carrier::Tcp, Threads::Usual, &options.placement)?, peer)),
-        Err(reason) => {
-            report.missing("protocol", Kind::OmniOrb.name(), &reason.to_string())?;
-            None
-        }
-    };
+    let omniorb = options
+        .peer(Kind::OmniOrb)
+        .and_then(|peer| Ok((peer.serve(Carrier::Tcp, Threads::Usual, &options.placement)?, peer)));
+    let omniorb = report.found("protocol", Kind::OmniOrb.name(), omniorb)?;
     let orb = client_orb(0)?;
     let blocking = Floor::start(Carrier::Tcp, Waiting::Blocking, options)?;
     for operation in options.operations_or(&USUAL) {
@@ -39,7 +31,7 @@ pub(crate) fn protocol(options: &Options, report: &mut Report<'_>, progress: &mu
             continue;
         };
         let sizes = message_sizes(&orb, operation, options)?;
-        let servers = Corelane::start(Carrier::Tcp, options)?;
+        let server = Corelane::one(Carrier::Tcp, Architecture::PerConnection, options)?;
         let mut variants = Vec::new();
         variants.extend(blocking.variant("protocol", operation, sizes)?);
         for (called, how) in [(operation, "with marshalling"), (octets, "as octets")] {
@@ -51,19 +43,15 @@ pub(crate) fn protocol(options: &Options, report: &mut Report<'_>, progress: &mu
                 config: format!("{how}, {config}"),
                 along: None,
             };
-            for server in servers.iter().filter(|server| server.is_per_connection()) {
-                let target = target(&orb, &server.reference)?;
-                let calls = Calls { target, operation: called, server: server.server.pid() };
-                variants.push(Variant {
-                    label: label("Corelane", &server.config()),
-                    subject: Box::new(calls),
-                    against: vec![0],
-                });
-            }
+            let target = target(&orb, &server.reference)?;
+            let calls = Calls { target, operation: called, server: server.server.pid() };
+            let ours = label("Corelane", &server.config());
+            variants.push(Variant { label: ours, subject: Box::new(calls), against: vec![0] });
             if let Some(((server, reference), peer)) = &omniorb {
-                let calls = peer.client(reference, called, server.pid(), Invocation::Stubs, &options.placement)?;
+                let calls = peer.client(reference, called, server.pid(), Invocation::Stubs, &options.placement);
+                let calls = report.found("protocol", "omniORB", calls)?;
                 let label = label("omniORB", "as it comes");
-                variants.push(Variant { label, subject: Box::new(calls), against: vec![0] });
+                variants.extend(calls.map(|calls| Variant { label, subject: Box::new(calls), against: vec![0] }));
             }
         }
         let title = format!("protocol: {operation} and as many octets");

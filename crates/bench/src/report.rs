@@ -7,8 +7,10 @@ use std::path::Path;
 
 use crate::Failure;
 use crate::environment::{Ending, Environment};
+use crate::goals;
 use crate::harness::{Along, Compare, Extent, Figure, Label, Ratio};
 use crate::json::Object;
+use crate::placement::Cores;
 use crate::sample::CDF_PARTS;
 
 /// The version of the JSON schema: increased when a member is taken away or changes its meaning, not when one is added.
@@ -38,6 +40,12 @@ pub struct Report<'o> {
     json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
+    /// Figures and bounded numbers without a [verdict](Self::verdict) yet.
+    figures: Vec<Figure>,
+    bounded: Vec<Value>,
+    /// Goals of the run, and those of them that are met.
+    goals: u64,
+    met: u64,
 }
 
 impl<'o> Report<'o> {
@@ -58,7 +66,7 @@ impl<'o> Report<'o> {
         // Tells the runs in one file or one report apart.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let run = format!("{}-{}", now.as_secs(), std::process::id());
-        Ok(Report { out, json, run, incomplete: false })
+        Ok(Report { out, json, run, incomplete: false, figures: Vec::new(), bounded: Vec::new(), goals: 0, met: 0 })
     }
 
     /// The machine and what will be measured; first of all.
@@ -98,6 +106,7 @@ impl<'o> Report<'o> {
             let object = record(self.object("result").text("group", title), compare, figure);
             self.line(object)?;
         }
+        self.figures.extend_from_slice(figures);
         Ok(())
     }
 
@@ -141,35 +150,36 @@ impl<'o> Report<'o> {
             }
             self.line(object)?;
         }
+        self.bounded.extend(values.iter().filter(|value| value.bound.is_some()).cloned());
         Ok(())
     }
 
-    /// Which of these numbers are within the bounds that the design sets.
+    /// What came of the goals of a benchmark that has ended: those of the hot path, which its figures are compared with here, and every number that
+    /// has a bound. Nothing is said where there are none.
     ///
     /// # Errors
     /// Output fails.
-    pub fn verdict(&mut self, values: &[Value]) -> Result<(), Failure> {
-        let (mut met, mut goals, mut text) = (0, 0, String::new());
-        for value in values {
-            let Some(bound) = value.bound else { continue };
-            let is_met = value.value <= bound;
-            met += usize::from(is_met);
-            goals += 1;
-            let _ = writeln!(
-                text,
-                "  {:<8} {}, {}, {}: {} is {}{}{}, at most {}",
-                if is_met { "met" } else { "NOT MET" },
-                value.label.transport,
-                value.label.config,
-                value.label.op,
-                value.what,
-                plain(value.value),
-                if value.unit.is_empty() { "" } else { " " },
-                value.unit,
-                plain(bound)
-            );
+    pub fn verdict(&mut self, bench: &str, cores: Cores) -> Result<(), Failure> {
+        let compared = goals::of(&std::mem::take(&mut self.figures), cores);
+        self.records(&format!("{bench}: goals"), &compared)?;
+        let bounded = std::mem::take(&mut self.bounded);
+        let (met, missed): (Vec<_>, Vec<_>) =
+            bounded.iter().partition(|value| value.bound.is_some_and(|bound| value.value <= bound));
+        self.goals += bounded.len() as u64;
+        self.met += met.len() as u64;
+        let mut text = String::new();
+        if !bounded.is_empty() {
+            let _ = writeln!(text, "\nverdict of {bench}: {} of {} goals are met", met.len(), bounded.len());
         }
-        if goals == 0 { Ok(()) } else { self.text(&format!("\nverdict: {met} of {goals} goals are met\n{text}")) }
+        let listed = if bounded.len() <= MOST_LISTED { met } else { Vec::new() };
+        for (word, values) in [("NOT MET", missed), ("met", listed)] {
+            values.iter().for_each(|value| judged(&mut text, word, value));
+        }
+        if compared.iter().any(|value| value.bound.is_none()) {
+            let _ = writeln!(text, "\n{bench}: without a verdict, since the goal is not one of these cores");
+        }
+        compared.iter().filter(|value| value.bound.is_none()).for_each(|value| judged(&mut text, "", value));
+        self.text(&text)
     }
 
     /// What only the end of the run knows: how long it took, and what others took of the machine meanwhile.
@@ -177,8 +187,11 @@ impl<'o> Report<'o> {
     /// # Errors
     /// Output fails.
     pub fn end(&mut self, ending: &Ending) -> Result<(), Failure> {
+        if self.goals > 0 {
+            self.text(&format!("\nverdict of the run: {} of {} goals are met\n", self.met, self.goals))?;
+        }
         self.text(&ending.describe())?;
-        let object = ending.record(self.object("end"));
+        let object = ending.record(self.object("end")).whole("goals", self.goals).whole("goals_met", self.met);
         self.line(object)
     }
 
@@ -191,6 +204,17 @@ impl<'o> Report<'o> {
         self.text(&format!("\nNOT MEASURED: {bench}, {peer}: {reason}\n"))?;
         let object = self.object("missing").text("bench", bench).text("peer", peer).text("reason", reason);
         self.line(object)
+    }
+
+    /// What was found of something that may be [missing](Self::missing), such as another ORB.
+    ///
+    /// # Errors
+    /// Output fails.
+    pub(crate) fn found<T>(&mut self, bench: &str, peer: &str, what: Result<T, Failure>) -> Result<Option<T>, Failure> {
+        match what {
+            Ok(found) => Ok(Some(found)),
+            Err(reason) => self.missing(bench, peer, &reason.to_string()).map(|()| None),
+        }
     }
 
     /// A remark for people.
@@ -221,6 +245,18 @@ impl<'o> Report<'o> {
         let written = writeln!(json, "{}", object.finish()).and_then(|()| json.flush());
         written.map_err(|error| Failure::new(format!("writing JSON: {error}")))
     }
+}
+
+/// A verdict on more goals than these lists only those that are not met.
+const MOST_LISTED: usize = 100;
+
+/// A line of a verdict.
+fn judged(text: &mut String, word: &str, value: &Value) {
+    let Label { transport, config, op, .. } = &value.label;
+    let named: Vec<&str> = [*transport, config, op].into_iter().filter(|name| !name.is_empty()).collect();
+    let bound = value.bound.map_or(String::new(), |bound| format!(", at most {}", plain(bound)));
+    let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
+    let _ = writeln!(text, "  {word:<8} {}: {} is {}{unit}{bound}", named.join(", "), value.what, plain(value.value));
 }
 
 fn labelled(object: Object, label: &Label) -> Object {
@@ -291,15 +327,29 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
     let mut text = format!("\n{title}; microseconds; {what}\n");
     let _ = writeln!(
         text,
-        "  {:<9} {:<width$} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>9} {:>7} {:>7}  against",
-        "peer", "config", "min", "p50", "p99", "p99.9", "max", "mean", "sd", "per s", "cpu cl", "cpu sv"
+        "  {:<9} {:<width$} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>9} {:>7} {:>7} {:>8} {:>8} {:>6}  against",
+        "peer",
+        "config",
+        "min",
+        "p50",
+        "p99",
+        "p99.9",
+        "max",
+        "mean",
+        "sd",
+        "per s",
+        "cpu cl",
+        "cpu sv",
+        "vol sw",
+        "invol sw",
+        "steal"
     );
     for figure in figures {
         let summary = &figure.summary;
         let calls = figure.calls.max(1) as f64;
         let _ = write!(
             text,
-            "  {:<9} {:<width$} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1} {:>8.2} {:>7.2} {:>9.0} {:>7.2} {:>7.2}",
+            "  {:<9} {:<width$} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1} {:>8.2} {:>7.2} {:>9.0} {:>7.2} {:>7.2} {:>8} {:>8} {:>6.0}",
             figure.label.peer,
             figure.label.config,
             summary.min_us,
@@ -312,6 +362,9 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
             summary.per_s,
             figure.cost.client_us / calls,
             figure.cost.server_us / calls,
+            figure.cost.voluntary,
+            figure.cost.involuntary,
+            figure.cost.steal_ms,
         );
         for ratio in &figure.ratios {
             let Ratio { with, ratio, range, .. } = ratio;
@@ -375,20 +428,24 @@ mod tests {
         let mut report = Report::new(&mut text, None).unwrap();
         let mut compared = figure("epoll", 6000);
         compared.ratios = vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
+        compared.cost = Cost { voluntary: 1234, involuntary: 56, steal_ms: 70.0, ..compared.cost };
         report.figures("call octet", Compare::Median, &[figure("blocking", 5000), compared]).unwrap();
         let value = |value| Value { label: label("x"), what: "calls".into(), value, unit: "", bound: Some(2.0) };
         report.values("counts", &[value(2.0), value(2.5)]).unwrap();
-        report.verdict(&[value(2.0), value(2.5), Value { bound: None, ..value(9.0) }]).unwrap();
-        report.verdict(&[Value { bound: None, ..value(9.0) }]).unwrap();
+        report.records("counts", &[Value { bound: None, ..value(9.0) }]).unwrap();
+        report.verdict("counts", Cores::One(0)).unwrap();
+        // What had its verdict is not judged again.
+        report.verdict("switch", Cores::One(0)).unwrap();
         assert!(!report.is_incomplete());
         report.missing("call", "omniORB", "not installed").unwrap();
         assert!(report.is_incomplete());
         let text = String::from_utf8(text).unwrap();
         assert_eq!(text.matches("verdict").count(), 1, "{text}");
         for part in [
-            "verdict: 1 of 2 goals",
+            "verdict of counts: 1 of 2 goals",
             "NOT MET  tcp, x, octet: calls is 2.500, at most 2",
             "1.200 (1.100-1.300) x floor blocking",
+            "    1234       56     70  1.200",
             "(within 2)",
             "(ABOVE 2)",
             "NOT MEASURED: call, omniORB",

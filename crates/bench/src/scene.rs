@@ -13,6 +13,7 @@ use crate::orb::client::{Calls, target};
 use crate::orb::server::free_address;
 use crate::peer::{self, Invocation, Kind, Peer, Threads};
 use crate::placement::{Cores, Placement};
+use crate::report::Report;
 use crate::server::{start_echo, start_floor};
 use crate::service::Service;
 
@@ -84,6 +85,19 @@ pub(crate) fn floors(carrier: Carrier, options: &Options) -> Result<Vec<Floor>, 
     ways.into_iter().map(|(carrier, waiting)| Floor::start(carrier, waiting, options)).collect()
 }
 
+/// Says that nobody looks where one core is for both sides.
+pub(crate) fn no_spin(
+    bench: &str,
+    carrier: Carrier,
+    options: &Options,
+    report: &mut Report<'_>,
+) -> Result<(), Failure> {
+    if carrier != Carrier::SharedMemory || several_cores(&options.placement) {
+        return Ok(());
+    }
+    report.missing(bench, "floor", "spin over shm: client and server share a core; name two with --cores A,B")
+}
+
 /// Whether both sides can run at the same time.
 fn several_cores(placement: &Placement) -> bool {
     match placement.cores {
@@ -107,18 +121,13 @@ impl Corelane {
         self.architecture.config()
     }
 
-    /// Whether each connection has a thread of its own.
-    pub(crate) fn is_per_connection(&self) -> bool {
-        self.architecture == Architecture::PerConnection
-    }
-
     /// One for each architecture.
     pub(crate) fn start(carrier: Carrier, options: &Options) -> Result<Vec<Self>, Failure> {
         let architectures = [Architecture::PerConnection, Architecture::LeaderFollowers(options.threads)];
         architectures.into_iter().map(|architecture| Corelane::one(carrier, architecture, options)).collect()
     }
 
-    fn one(carrier: Carrier, architecture: Architecture, options: &Options) -> Result<Self, Failure> {
+    pub(crate) fn one(carrier: Carrier, architecture: Architecture, options: &Options) -> Result<Self, Failure> {
         let (server, reference) = start_echo(architecture, &free_address(carrier), &options.placement)?;
         Ok(Corelane { carrier, architecture, server, reference })
     }
@@ -198,6 +207,7 @@ impl Scene {
         operation: Operation,
         sizes: Sizes,
         options: &Options,
+        report: &mut Report<'_>,
     ) -> Result<Cast, Failure> {
         let mut variants = Vec::new();
         let mut floors = Vec::new();
@@ -218,11 +228,13 @@ impl Scene {
         let blocking = |carrier| floor_of(carrier, |waiting| waiting == Waiting::Blocking).map_or(0, |found| found.2);
         let mut omniorb = None;
         for other in &self.others {
-            if other.peer.kind() == Kind::OmniOrb {
+            let kind = other.peer.kind();
+            let calls = other.client(operation, Invocation::Stubs, options);
+            let Some(calls) = report.found(self.bench, kind.name(), calls)? else { continue };
+            if kind == Kind::OmniOrb {
                 omniorb.get_or_insert(variants.len());
             }
-            let calls = other.client(operation, Invocation::Stubs, options)?;
-            let label = self.label(other.peer.kind().name(), other.carrier.name(), operation, other.config.to_owned());
+            let label = self.label(kind.name(), other.carrier.name(), operation, other.config.to_owned());
             let against = vec![blocking(other.carrier)];
             variants.push(Variant { label, subject: Box::new(calls), against });
         }
@@ -232,14 +244,12 @@ impl Scene {
         }
         let first = variants.len();
         for server in &servers {
-            let floor = match server.architecture {
-                Architecture::PerConnection | Architecture::Reactive => blocking(server.carrier),
-                Architecture::LeaderFollowers(_) | Architecture::HalfSync(_) => {
-                    floor_of(server.carrier, |waiting| matches!(waiting, Waiting::Epoll(_))).map_or(0, |found| found.2)
-                }
+            let epoll = || floor_of(server.carrier, |waiting| matches!(waiting, Waiting::Epoll(_)));
+            let mut against = match server.architecture {
+                Architecture::PerConnection => vec![blocking(server.carrier)],
+                _ => vec![epoll().map_or(0, |found| found.2)],
             };
-            let mut against = vec![floor];
-            if server.is_per_connection() {
+            if server.architecture == Architecture::PerConnection {
                 let looking = floors
                     .iter()
                     .find(|(carrier, waiting, _)| *carrier == server.carrier && *waiting == Waiting::Looking);
@@ -279,9 +289,9 @@ impl Scene {
     }
 
     /// Calls of omniORB's first server by dynamic invocation.
-    pub(crate) fn dynamic(&self, operation: Operation, options: &Options) -> Result<Option<peer::Calls>, Failure> {
-        let omniorb = self.others.iter().find(|other| other.peer.kind() == Kind::OmniOrb);
-        omniorb.map(|other| other.client(operation, Invocation::Dynamic, options)).transpose()
+    pub(crate) fn dynamic(&self, operation: Operation, options: &Options) -> Option<Result<peer::Calls, Failure>> {
+        let omniorb = self.others.iter().find(|other| other.peer.kind() == Kind::OmniOrb)?;
+        Some(omniorb.client(operation, Invocation::Dynamic, options))
     }
 
     fn label(&self, peer: &'static str, transport: &'static str, operation: Operation, config: String) -> Label {
@@ -298,6 +308,37 @@ pub(crate) fn name_transport(label: &mut Label) {
 mod tests {
     use super::*;
     use corelane_sys::thread::Scheduling;
+    use std::ffi::OsString;
+
+    /// It is built, and that is all.
+    #[test]
+    fn a_peer_that_does_not_start_is_missing_with_its_reason() {
+        let options = Options::parse(std::iter::empty::<OsString>()).unwrap();
+        let peer = Peer::built(Kind::OmniOrb, "/nonexistent");
+        let mut text = Vec::new();
+        let mut report = Report::new(&mut text, None).unwrap();
+        let started = Other::start(&peer, Carrier::Tcp, Threads::Usual, "as it comes", &options);
+        assert!(report.found("call", "omniORB", started).unwrap().is_none());
+        assert!(report.is_incomplete());
+        drop(report);
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("NOT MEASURED: call, omniORB: ") && text.contains("cannot be started"), "{text}");
+    }
+
+    #[test]
+    fn nobody_looking_on_one_core_is_recorded() {
+        let mut text = Vec::new();
+        let mut report = Report::new(&mut text, None).unwrap();
+        let mut options = Options::parse(std::iter::empty::<OsString>()).unwrap();
+        for (cores, missing) in [(Cores::Two(0, 1), false), (Cores::One(0), true)] {
+            options.placement.cores = cores;
+            no_spin("call", Carrier::SharedMemory, &options, &mut report).unwrap();
+            no_spin("call", Carrier::Tcp, &options, &mut report).unwrap();
+            assert_eq!(report.is_incomplete(), missing, "{cores}");
+        }
+        drop(report);
+        assert_eq!(String::from_utf8(text).unwrap().matches("NOT MEASURED: call, floor: spin").count(), 1);
+    }
 
     #[test]
     fn sides_on_one_core_never_look() {

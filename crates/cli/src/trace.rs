@@ -24,7 +24,7 @@ events in JSON, for ui.perfetto.dev or chrome://tracing.
   --out FILE        where it goes (trace.json)
   --op NAME         the operation: octet, long, struct, longsN, structsN, octetsN (octet)
   --calls N         calls that are recorded, 1 to 300 (1)
-  --server NAME     per-connection, leader-followers:N, reactive (leader-followers:2)
+  --server NAME     per-connection, leader-followers:N, half-sync:N, reactive (leader-followers:2)
   --cores A,B       client on core A, server on core B; by default both are on the last core
 
 Exit status: 0 written, 1 not written, 2 wrong usage.

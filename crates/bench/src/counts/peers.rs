@@ -21,7 +21,7 @@ type Counts = [f64; 2];
 
 /// Per call of `octet`, on both sides.
 pub(super) fn locks(kind: Kind, options: &Options) -> Result<Vec<Value>, Failure> {
-    let peer = Peer::build(kind, &options.peers)?;
+    let peer = options.peer(kind)?;
     let library = build(&options.peers)?;
     let mut runs = Vec::new();
     for calls in RUNS {

@@ -18,7 +18,7 @@ use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::Architecture;
 use crate::orb::server::LOOPBACK;
-use crate::peer::{Kind, Peer, Threads};
+use crate::peer::{Kind, Threads};
 use crate::report::{Report, Value};
 use crate::server::{start_caller, start_echo};
 use crate::service::Service;
@@ -91,20 +91,17 @@ pub(super) fn stepped(
             Err(Stop::Failed(failure)) => return Err(failure),
         }
     }
-    if options.without_peers {
-        report.missing("counts", Kind::OmniOrb.name(), "atomic operations: left out by --without-peers")?;
-    } else {
-        progress.show("counts: omniORB, step by step");
-        let counted = omniorb(options).and_then(|pair| pair.counted(operations));
-        progress.clear();
-        match counted {
-            Ok(counted) => values.extend(counted),
-            Err(Stop::Refused(error)) => report.missing("counts", Kind::OmniOrb.name(), &error.to_string())?,
-            Err(Stop::Failed(failure)) => {
-                report.missing("counts", Kind::OmniOrb.name(), &format!("atomic operations: {failure}"))?;
-            }
-        }
-    }
+    progress.show("counts: omniORB, step by step");
+    let counted = omniorb(options).and_then(|pair| pair.counted(operations));
+    progress.clear();
+    let counted = counted.map_err(|stop| {
+        let reason = match stop {
+            Stop::Refused(error) => error.to_string(),
+            Stop::Failed(failure) => failure.to_string(),
+        };
+        Failure::new(format!("atomic operations: {reason}"))
+    });
+    values.extend(report.found("counts", Kind::OmniOrb.name(), counted)?.into_iter().flatten());
     let title = "atomic operations, instructions and kernel entries per call, counted step by step";
     report.text(&table(title, &values))?;
     report.records(title, &values)
@@ -123,7 +120,7 @@ fn ours(architecture: Architecture, options: &Options) -> Result<Pair, Stop> {
 }
 
 fn omniorb(options: &Options) -> Result<Pair, Stop> {
-    let peer = Peer::build(Kind::OmniOrb, &options.peers)?;
+    let peer = options.peer(Kind::OmniOrb)?;
     let (server, reference) = peer.serve(Carrier::Tcp, Threads::Usual, &options.placement)?;
     let client = peer.caller(&reference, &options.placement)?;
     Ok(Pair {

@@ -70,10 +70,7 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
         let mut served = vec![laned(&priorities, carrier, options)?];
         // Its threads have one priority for all clients: the highest, or that of the load.
         for priority in [TOP, LOW] {
-            match omniorb(loads + 1, carrier, priority, options) {
-                Ok(server) => served.push(server),
-                Err(reason) => report.missing("saturation", "omniORB", &reason.to_string())?,
-            }
+            served.extend(report.found("saturation", "omniORB", omniorb(loads + 1, carrier, priority, options))?);
         }
         let mut all: Vec<[Seen; 3]> = served.iter().map(|_| Default::default()).collect();
         let busy = Busy::start(&options.placement)?;
@@ -102,7 +99,6 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
         report.figures(&title, Compare::Median, &figures)?;
         let values: Vec<Value> = served.iter().zip(&all).flat_map(|(one, seen)| ratios(one, seen, carrier)).collect();
         report.values(&format!("saturation over {}: against the same client without load", carrier.name()), &values)?;
-        report.verdict(&values)?;
         let [own, ..] = &*served else { continue };
         apart(own, (loads, rounds, calls), carrier, options, report, progress)?;
     }

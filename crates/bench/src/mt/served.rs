@@ -18,7 +18,7 @@ use crate::orb::client::{Caller, Prioritised, Worker, object, target};
 use crate::orb::generated::cubit::CountedTargetRef;
 use crate::orb::server::{Keys, LOOPBACK};
 use crate::orb::{Architecture, client_orb, levels, limits};
-use crate::peer::{Kind, Peer, Threads};
+use crate::peer::{Kind, Threads};
 use crate::placement::Placement;
 use crate::sample::Samples;
 use crate::server::{start_banded, start_echo, start_floor, start_laned, start_pool};
@@ -182,10 +182,7 @@ pub(super) fn banded(priorities: Vec<i16>, options: &Options) -> Result<Served, 
 
 /// omniORB's server with its thread for each connection, all of the fixed priority that is given where there are any, called by Corelane's clients.
 pub(super) fn omniorb(clients: usize, carrier: Carrier, priority: u8, options: &Options) -> Result<Served, Failure> {
-    if options.without_peers {
-        return Err(Failure::new("left out by --without-peers"));
-    }
-    let peer = Peer::build(Kind::OmniOrb, &options.peers)?;
+    let peer = options.peer(Kind::OmniOrb)?;
     let (server, reference) = peer.serve(carrier, Threads::Usual, &all_at(priority, options))?;
     Ok(Served {
         peer: "omniORB",

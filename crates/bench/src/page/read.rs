@@ -59,6 +59,9 @@ pub(crate) struct ResultLine {
     pub(crate) per_s: f64,
     pub(crate) client_cpu: f64,
     pub(crate) server_cpu: f64,
+    pub(crate) voluntary: f64,
+    pub(crate) involuntary: f64,
+    pub(crate) steal: f64,
     pub(crate) cdf: Vec<f64>,
     pub(crate) against: Vec<Against>,
 }
@@ -196,6 +199,9 @@ fn result(line: &Json) -> ResultLine {
         per_s: number(line, "per_s"),
         client_cpu: number(line, "client_cpu_us"),
         server_cpu: number(line, "server_cpu_us"),
+        voluntary: number(line, "voluntary_switches"),
+        involuntary: number(line, "involuntary_switches"),
+        steal: number(line, "steal_ms"),
         cdf: numbers(&line["cdf_us"]),
         against: against.collect(),
     }

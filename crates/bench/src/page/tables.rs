@@ -106,7 +106,7 @@ pub(crate) fn results(rows: &[(&Run, &ResultLine)], several: bool) -> String {
     }
     text.push_str(
         "<th class=\"left\">peer</th><th class=\"left\">config</th><th>n</th><th>min</th><th>p50</th><th>p99</th><th>p99.9</th>\
-         <th>max</th><th>mean</th><th>sd</th><th>per s</th><th>cpu cl</th><th>cpu sv</th><th class=\"left\">against</th></tr>\n",
+         <th>max</th><th>mean</th><th>sd</th><th>per s</th><th>cpu cl</th><th>cpu sv</th><th>vol sw</th><th>invol sw</th><th>steal ms</th><th class=\"left\">against</th></tr>\n",
     );
     for (run, line) in rows {
         text.push_str("<tr>");
@@ -131,6 +131,9 @@ pub(crate) fn results(rows: &[(&Run, &ResultLine)], several: bool) -> String {
             line.per_s,
             line.client_cpu,
             line.server_cpu,
+            line.voluntary,
+            line.involuntary,
+            line.steal,
         ] {
             let _ = write!(text, "<td>{}</td>", short(number));
         }

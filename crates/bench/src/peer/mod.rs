@@ -150,6 +150,12 @@ impl Peer {
         }
     }
 
+    /// As if it were built.
+    #[cfg(test)]
+    pub(crate) fn built(kind: Kind, out: impl Into<PathBuf>) -> Self {
+        Peer { kind, out: out.into(), counting: None }
+    }
+
     /// Which ORB it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
