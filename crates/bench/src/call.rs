@@ -61,11 +61,11 @@ pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Pr
         let mut others = Vec::new();
         for (threads, config) in [(Threads::Usual, "thread per connection"), (Threads::Pool, "pool")] {
             // Beside shared memory only what is nearest to it.
-            if carrier != Carrier::SharedMemory || threads == Threads::Usual {
-                if let Some(peer) = &omniorb {
-                    let other = Other::start(peer, carrier_of_others(carrier), threads, config, options);
-                    others.extend(report.found("call", peer.kind().name(), other)?);
-                }
+            if let Some(peer) = &omniorb
+                && (carrier != Carrier::SharedMemory || threads == Threads::Usual)
+            {
+                let other = Other::start(peer, carrier_of_others(carrier), threads, config, options);
+                others.extend(report.found("call", peer.kind().name(), other)?);
             }
         }
         no_spin("call", carrier, options, report)?;

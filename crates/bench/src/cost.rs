@@ -88,7 +88,8 @@ fn of_process(id: u32) -> (f64, u64, u64) {
     sum
 }
 
-fn switches(status: &str) -> (u64, u64) {
+/// Voluntary and involuntary switches of a thread, from its status (proc_pid_status(5)).
+pub(crate) fn switches(status: &str) -> (u64, u64) {
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)

@@ -119,10 +119,8 @@ impl Bounds {
             let client = Bound { system_calls: Some(1.0), allocations };
             return Bounds { client, server: Bound { system_calls: None, allocations: None } };
         }
-        let server = match architecture {
-            Architecture::PerConnection => 2.0,
-            Architecture::LeaderFollowers(_) | Architecture::HalfSync(_) | Architecture::Reactive => 3.0,
-        };
+        // Who waits for several connections waits once more.
+        let server = if architecture == Architecture::PerConnection { 2.0 } else { 3.0 };
         Bounds {
             client: Bound { system_calls: Some(if precise { 3.0 } else { 2.0 }), allocations },
             server: Bound { system_calls: Some(server), allocations },

@@ -169,7 +169,7 @@ impl Scavenger {
     }
 
     /// Whether it runs, only the kernel knows.
-    fn is_seen(self) -> Result<Self, Failure> {
+    fn seen(self) -> Result<Self, Failure> {
         match ran(self.id) {
             Some(_) => Ok(self),
             None => {
@@ -201,7 +201,7 @@ pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Pro
     };
     let placement = Placement { cores: Cores::One(core), scheduling: fifo };
     let scavenger = match fifo {
-        Some(Scheduling::Fifo(_) | Scheduling::RoundRobin(_)) => Scavenger::start(core).and_then(Scavenger::is_seen),
+        Some(Scheduling::Fifo(_) | Scheduling::RoundRobin(_)) => Scavenger::start(core).and_then(Scavenger::seen),
         _ => Err(Failure::new("the scavenger thread: fixed priorities are not permitted, so nothing is below")),
     };
     let scavenger = report.found("cpu", "floor", scavenger)?;

@@ -13,7 +13,7 @@ use crate::orb::client::object;
 use crate::orb::client_orb;
 use crate::orb::dynamic::Dynamic;
 use crate::peer::{Kind, Threads};
-use crate::report::{Report, Value};
+use crate::report::{PER_CALL, Report, Value};
 use crate::scene::{Cast, Other, Scene, carrier_of_others, no_spin};
 
 /// What is called unless something else is asked for.
@@ -64,7 +64,7 @@ pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut P
         no_spin("cubit", carrier, options, report)?;
         let all = one_by_one("cubit", carrier, others, &operations, options, report, progress)?;
         let over = if carrier == Carrier::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
-        report.values(&format!("cubit{over}: microseconds per call"), &side_by_side(&all))?;
+        report.values(&format!("cubit{over}: by operation"), &side_by_side(&all))?;
         let transfer = transfer(&all);
         if !transfer.is_empty() {
             report.values(&format!("cubit{over}: octet sequences, each way"), &transfer)?;
@@ -167,7 +167,7 @@ fn side_by_side(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
                 Compare::Median => figure.summary.p50_us,
                 Compare::Rate => 1e6 / figure.summary.per_s,
             },
-            unit: "",
+            unit: PER_CALL,
             bound: None,
         })
     });

@@ -202,7 +202,7 @@ fn stripped_size(program: &Path) -> Result<u64, Failure> {
     }
 }
 
-/// All and private resident memory of a process in KiB.
+/// All and private resident memory of a process in KiB; not a number where the kernel does not tell.
 pub(crate) fn resident(pid: u32) -> [f64; 2] {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     ["VmRSS:", "RssAnon:"].map(|name| {

@@ -19,6 +19,9 @@ pub const SCHEMA_VERSION: u64 = 1;
 /// The name of a file of JSON lines that is none: they go to the standard output.
 pub const STANDARD_OUTPUT: &str = "-";
 
+/// The unit of numbers that a page draws side by side, a row for each thing that is called.
+pub(crate) const PER_CALL: &str = "us per call";
+
 /// A single number that is no time of a call: a count per request, a size.
 #[derive(Clone, Debug)]
 pub struct Value {

@@ -12,6 +12,7 @@ use corelane_sys::clock;
 use corelane_sys::stepping::{Counts, Stepped};
 
 use crate::Failure;
+use crate::cost;
 use crate::floor::Carrier;
 use crate::harness::{Label, Progress};
 use crate::operation::Operation;
@@ -110,12 +111,8 @@ pub(super) fn stepped(
 fn ours(architecture: Architecture, options: &Options) -> Result<Pair, Stop> {
     let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
     let client = start_caller(&reference, &options.placement)?;
-    let most = match architecture {
-        Architecture::PerConnection => [Some(2.0), Some(9.0)],
-        Architecture::LeaderFollowers(_) | Architecture::HalfSync(_) | Architecture::Reactive => {
-            [Some(2.0), Some(10.0)]
-        }
-    };
+    let server_most = if architecture == Architecture::PerConnection { 9.0 } else { 10.0 };
+    let most = [Some(2.0), Some(server_most)];
     Ok(Pair { client, server, peer: "Corelane", config: architecture.config(), most, oneways: true })
 }
 
@@ -208,8 +205,7 @@ fn switches(process: u32) -> Vec<(u32, u64)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| {
         let status = fs::read_to_string(task.path().join("status")).ok()?;
-        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-        Some((task.file_name().to_str()?.parse().ok()?, count.trim().parse().ok()?))
+        Some((task.file_name().to_str()?.parse().ok()?, cost::switches(&status).0))
     };
     tasks.filter_map(of_task).collect()
 }

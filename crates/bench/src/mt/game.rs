@@ -78,9 +78,7 @@ impl Game {
             times.extend_from_slice(paced.outcome?.since(0));
             late += paced.late;
         }
-        let mut cost = Cost::so_far(None, Some(self.server)).since(before);
-        cost.steal_ms = cost.steal_ms.max(0.0);
-        seen.cost.add(cost);
+        seen.cost.add(Cost::so_far(None, Some(self.server)).since(before));
         seen.calls += made;
         seen.late += late;
         seen.responses.extend_from_slice(&high.responses);

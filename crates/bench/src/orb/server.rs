@@ -8,7 +8,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,6 +22,7 @@ use super::servant::Echo;
 use super::{Architecture, levels, limits, wide};
 use crate::Failure;
 use crate::floor::Carrier;
+use crate::footprint;
 use crate::service::serve_lines;
 
 /// Serves one object with all operations of idl/cubit.idl at `address`.
@@ -112,6 +112,7 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Resu
     };
     let servants: Vec<Servant> = (0..count).map(|_| CountedTarget::servant(Echo)).collect();
     let mut ids: Vec<ObjectId> = Vec::with_capacity(count);
+    let resident = || footprint::resident(std::process::id())[0] * 1024.0;
     let before = resident();
     for (number, servant) in servants.iter().enumerate() {
         ids.push(match keys {
@@ -126,9 +127,9 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Resu
     let with_ids = resident();
     // The ids are the caller's: another copy of them shows how much they take.
     let copies = ids.clone();
-    let of_ids = resident().saturating_sub(with_ids);
+    let of_ids = (resident() - with_ids).max(0.0);
     drop(copies);
-    let octets = with_ids.saturating_sub(before).saturating_sub(of_ids) as f64 / count.max(1) as f64;
+    let octets = (with_ids - before - of_ids).max(0.0) / count.max(1) as f64;
     root.manager().activate().map_err(failed)?;
     let reference = |index: usize| {
         let text = poa.id_to_reference(&ids[index]).map(|reference| reference.to_string());
@@ -262,13 +263,6 @@ fn list(texts: impl Iterator<Item = String>) -> String {
         let _ = write!(line, "{}{text}", if line.is_empty() { "" } else { " " });
     }
     line
-}
-
-/// Resident memory of this process in octets.
-fn resident() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 /// Numbers without a pattern that a processor could learn, the same in every run: splitmix64 of a counter.

@@ -124,6 +124,74 @@ pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
     svg + "</svg>\n"
 }
 
+/// A row of dots: for each the number of its series and its time in microseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Dots {
+    pub(crate) name: String,
+    pub(crate) dots: Vec<(usize, f64)>,
+}
+
+/// Rows of dots along a logarithmic axis of microseconds, whose other side says how many there are in a second; a colour for each of `series`, with
+/// a legend beneath.
+pub(crate) fn dots(unit: &str, series: &[String], rows: &[Dots]) -> String {
+    const NAMES: f64 = 150.0;
+    const ROW: f64 = 22.0;
+    let times = rows.iter().flat_map(|row| &row.dots).map(|dot| dot.1).filter(|time| time.is_finite());
+    let Some(scale) = Scale::of(times, Axis { title: unit, logarithmic: true }) else { return String::new() };
+    let (left, right, top) = (NAMES + 14.0, WIDTH - 30.0, 34.0);
+    let at = |time: f64| left + scale.part(time) * (right - left);
+    let bottom = top + ROW * rows.len() as f64;
+    let mut svg = open(bottom + 50.0 + 18.0 * series.len().div_ceil(2) as f64);
+    for tick in scale.ticks() {
+        let x = at(tick);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{top}\" x2=\"{x:.1}\" y2=\"{bottom:.1}\"/>\
+             <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
+             <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            bottom + 14.0,
+            short(tick),
+            top - 6.0,
+            short(1e6 / tick)
+        );
+    }
+    for (y, text) in [(12.0, "per second"), (bottom + 28.0, unit)] {
+        let text = escaped(text);
+        let _ = write!(svg, "<text class=\"tick\" x=\"{right:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{text}</text>");
+    }
+    for (index, Dots { name, dots }) in rows.iter().enumerate() {
+        let y = top + ROW * (index as f64 + 0.5);
+        let _ = write!(
+            svg,
+            "<text class=\"name\" x=\"{NAMES}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            y + 4.0,
+            escaped(name)
+        );
+        for &(number, time) in dots.iter().filter(|dot| dot.1.is_finite()) {
+            let who = series.get(number).map_or("", String::as_str);
+            let title = format!("{who}, {name}: {} {unit}, {} per second", short(time), short(1e6 / time));
+            dot(&mut svg, number, at(time), y, &title);
+        }
+    }
+    for (number, name) in series.iter().enumerate() {
+        let x = left + (number % 2) as f64 * (right - left) / 2.0;
+        let y = bottom + 46.0 + 18.0 * (number / 2) as f64;
+        dot(&mut svg, number, x, y, name);
+        let name = escaped(&shortened(name, 60));
+        let _ = write!(svg, "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\">{name}</text>", x + 10.0, y + 4.0);
+    }
+    svg + "</svg>\n"
+}
+
+/// Filled as long as there are colours, then hollow.
+fn dot(svg: &mut String, number: usize, x: f64, y: f64, title: &str) {
+    let colour = number % COLOURS;
+    let class =
+        if number < COLOURS { format!("class=\"f{colour}\"") } else { format!("class=\"l{colour}\" fill=\"none\"") };
+    let title = escaped(title);
+    let _ = write!(svg, "<circle {class} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>{title}</title></circle>");
+}
+
 /// Lines along x, with a legend beneath.
 pub(crate) fn lines(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[Line]) -> String {
     let points = || lines.iter().flat_map(|line| &line.points).filter(|(x, y)| x.is_finite() && y.is_finite());
@@ -347,6 +415,19 @@ mod tests {
         assert!((scale.part(1000.0) - 0.5).abs() < 1e-9);
         assert!(Scale::of([0.0].into_iter(), axis).is_none());
         assert!(Scale::of(std::iter::empty(), axis).is_none());
+    }
+
+    #[test]
+    fn dots_have_their_row_their_colour_and_both_units() {
+        let series: Vec<String> = (0..9).map(|number| format!("orb {number}")).collect();
+        let row = |name: &str, dots| Dots { name: name.to_owned(), dots };
+        let rows = [row("void", vec![(0, 5.0), (8, 50.0)]), row("<long>", vec![(0, f64::NAN)])];
+        let svg = dots("us per call", &series, &rows);
+        // Two that are numbers, and the legend.
+        assert_eq!(svg.matches("<circle").count(), 2 + 9, "{svg}");
+        assert!(svg.contains("orb 8, void: 50 us per call, 20000 per second") && svg.contains("&lt;long&gt;"), "{svg}");
+        assert!(svg.contains("class=\"l0\" fill=\"none\"") && !svg.contains("NaN"), "{svg}");
+        assert_eq!(dots("us", &[], &[]), "");
     }
 
     #[test]

@@ -156,6 +156,7 @@ fn render(runs: &[Run]) -> String {
     }
     page.push_str("<a href=\"#machine\">Machine and run</a></nav>\n");
     page.push_str(&tables::missing(runs));
+    page.push_str(&tables::goals(runs));
     page.push_str(&tables::comparison(runs));
     for (bench, title, about) in &chapters {
         let _ = writeln!(page, "<h2 id=\"{bench}\">{}</h2>\n<p>{}</p>", escaped(title), escaped(about));
@@ -231,9 +232,49 @@ mod tests {
     fn runs_are_compared() {
         let mut runs = Vec::new();
         read::add(&mut runs, "first", &example("a", 5.0)).unwrap();
+        assert!(!render(&runs).contains("Comparison"));
         read::add(&mut runs, "second", &example("b", 10.0)).unwrap();
+        assert!(render(&runs).contains("<h2>Comparison</h2>"));
+    }
+
+    #[test]
+    fn the_papers_curves_of_both_clients_are_drawn() {
+        let of = |side: &str, n: u64| {
+            line(
+                "a",
+                &format!(
+                    "\"record\":\"result\",\"bench\":\"mt\",\"group\":\"{side}\",\"peer\":\"Corelane\",\"op\":\"{side}\",\"config\":\"{n}\",\
+                     \"p50_us\":5,\"p99_us\":9,\"mean_us\":6,\"sd_us\":1.5,\"series\":\"lanes\",\"axis\":\"low-priority clients\",\"x\":{n}"
+                ),
+            )
+        };
+        let mut runs = Vec::new();
+        read::add(&mut runs, "first", &(of("high", 0) + &of("high", 5) + &of("low", 1) + &of("low", 5))).unwrap();
         let page = render(&runs);
-        assert!(page.contains("Comparison") && page.contains("2.000"), "{page}");
+        for curve in ["lanes, median", "lanes, p99", "lanes, mean", "lanes, jitter (standard deviation)"] {
+            let title = format!("<title>Corelane {curve}</title>");
+            assert_eq!(page.matches(&title).count(), 2, "{curve}: both clients");
+        }
+        // Where there are no low-priority clients too.
+        assert!(page.contains("jitter (standard deviation): 1.5 at 0"), "{page}");
+    }
+
+    #[test]
+    fn throughput_is_drawn_by_operation() {
+        let of = |what: &str| {
+            line(
+                "a",
+                &format!(
+                    "\"record\":\"value\",\"bench\":\"cubit\",\"group\":\"all\",\"peer\":\"omniORB\",\"config\":\"as it comes\",\
+                     \"what\":\"{what}\",\"value\":8,\"unit\":\"us per call\""
+                ),
+            )
+        };
+        let mut runs = Vec::new();
+        read::add(&mut runs, "first", &(of("octet") + &of("long"))).unwrap();
+        let page = render(&runs);
+        assert!(page.contains("omniORB as it comes, long: 8 us per call, 125k per second"), "{page}");
+        assert_eq!(page.matches("<svg").count(), 1);
     }
 
     #[test]

@@ -20,6 +20,10 @@ pub(crate) struct Run {
     pub(crate) results: Vec<ResultLine>,
     pub(crate) values: Vec<ValueLine>,
     pub(crate) missing: Vec<Missing>,
+    /// Whether it came to its end.
+    pub(crate) ended: bool,
+    /// Built for finding faults: its figures mean nothing.
+    pub(crate) debug_build: bool,
 }
 
 /// What names a figure.
@@ -134,9 +138,13 @@ fn take(run: &mut Run, line: &Json) {
         Some("run") => {
             run.cdf_parts = numbers(&line["cdf_parts"]);
             run.given_name = line["name"].as_str().map(str::to_owned);
+            run.debug_build = line["debug_build"] == true;
             run.environment = environment(line);
         }
-        Some("end") => run.environment.extend(environment(line)),
+        Some("end") => {
+            run.ended = true;
+            run.environment.extend(environment(line));
+        }
         Some("result") => run.results.push(result(line)),
         Some("value") => run.values.push(ValueLine {
             names: names(line),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::chart::{self, Axis, Bar, COLOURS, Line, escaped};
 use super::read::{Place, ResultLine, Run, ValueLine};
 use super::tables;
+use crate::report::PER_CALL;
 
 /// A line of a run, with the run and its place among the runs.
 type Of<'r, T> = (usize, &'r Run, &'r T);
@@ -83,11 +84,17 @@ fn groups(runs: &[Run], bench: &str) -> Vec<String> {
     found
 }
 
+/// The benchmarks whose curves the papers draw.
+const MT_CUBIT: [&str; 2] = ["mt", "mt-equal"];
+
 fn of_results(lines: &[Of<'_, ResultLine>], several: bool) -> String {
     let mut text = String::new();
     let along: Vec<_> = lines.iter().filter(|(_, _, line)| line.place.is_some()).copied().collect();
     if varies(along.iter().filter_map(|(_, _, line)| line.place.as_ref())) {
         text.push_str(&curves(&along, several));
+        if MT_CUBIT.contains(&along[0].2.names.bench.as_str()) {
+            text.push_str(&papers_curves(&along, several));
+        }
     } else {
         let by_rate = lines.iter().all(|(_, _, line)| line.by_rate);
         let bars: Vec<Bar> = lines
@@ -115,29 +122,53 @@ fn varies<'p>(places: impl Iterator<Item = &'p Place>) -> bool {
     places.any(|x| x != first)
 }
 
-/// Medians and 99th percentiles along the axis, a line for each series and run.
+/// A number of a line: what it is, where it is, and whether its curve is dashed.
+type Measure = (&'static str, fn(&ResultLine) -> f64, bool);
+
+/// Medians and 99th percentiles along the axis, or where rates compare these.
 fn curves(lines: &[Of<'_, ResultLine>], several: bool) -> String {
-    let mut series: Vec<(usize, String, Line, Line)> = Vec::new();
+    match lines.iter().all(|(_, _, line)| line.by_rate) {
+        true => curves_of(&[("time per call over all", |line| 1e6 / line.per_s, false)], lines, several),
+        false => curves_of(&[("median", |line| line.p50, false), ("p99", |line| line.p99, true)], lines, several),
+    }
+}
+
+/// What the papers draw of clients of high and low priority: mean and standard deviation along the number of these.
+fn papers_curves(lines: &[Of<'_, ResultLine>], several: bool) -> String {
+    let measures: [Measure; 2] =
+        [("mean", |line| line.mean, false), ("jitter (standard deviation)", |line| line.sd, false)];
+    let mut text = String::new();
+    for measure in measures {
+        let _ = write!(text, "<h4>{}</h4>{}", escaped(measure.0), curves_of(&[measure], lines, several));
+    }
+    text
+}
+
+/// Curves of these numbers along the axis, one of each for each series and run.
+fn curves_of(measures: &[Measure], lines: &[Of<'_, ResultLine>], several: bool) -> String {
+    let mut series: Vec<(usize, String, Vec<Line>)> = Vec::new();
     for &(number, run, line) in lines {
         let Some(place) = &line.place else { continue };
         let name = format!("{} {}{}", line.names.peer, place.series, of_run(run, several));
-        let at = series.iter().position(|(other, known, ..)| *other == number && *known == name);
+        let at = series.iter().position(|(other, known, _)| *other == number && *known == name);
         let at = at.unwrap_or_else(|| {
             let colour = series.len() % COLOURS;
-            let new = |what: &str, dashed| Line { name: format!("{name}, {what}"), points: Vec::new(), colour, dashed };
-            let middle = if line.by_rate { "time per call over all" } else { "median" };
-            series.push((number, name.clone(), new(middle, false), new("p99", true)));
+            let new = |&(what, _, dashed): &Measure| Line {
+                name: format!("{name}, {what}"),
+                points: Vec::new(),
+                colour,
+                dashed,
+            };
+            let lines = measures.iter().map(new).collect();
+            series.push((number, name.clone(), lines));
             series.len() - 1
         });
-        let value = if line.by_rate { 1e6 / line.per_s } else { line.p50 };
-        series[at].2.points.push((place.x, value));
-        if !line.by_rate {
-            series[at].3.points.push((place.x, line.p99));
+        for (curve, (_, value, _)) in series[at].2.iter_mut().zip(measures) {
+            curve.points.push((place.x, value(line)));
         }
     }
     let axis = lines.iter().find_map(|(_, _, line)| line.place.as_ref()).map_or("", |place| place.axis.as_str());
-    let drawn = series.into_iter().flat_map(|(_, _, median, tail)| [median, tail]);
-    draw(axis, "us", drawn.filter(|line| !line.points.is_empty()).collect())
+    draw(axis, "us", series.into_iter().flat_map(|(_, _, lines)| lines).collect())
 }
 
 /// Sorts the points and chooses how the axes run: logarithmic where numbers span more than a factor of 30.
@@ -185,9 +216,9 @@ fn of_values(lines: &[Of<'_, ValueLine>], several: bool) -> String {
             kinds.push((&line.what, &line.unit));
         }
     }
-    let mut text = String::new();
+    let mut text = side_by_side(lines, several);
     // Counts are read from their table; a picture of each would be noise.
-    let pictured = |unit: &str| !unit.is_empty();
+    let pictured = |unit: &str| !unit.is_empty() && unit != PER_CALL;
     for (what, unit) in kinds.into_iter().filter(|(_, unit)| pictured(unit)) {
         let of_kind: Vec<_> = lines.iter().filter(|(_, _, line)| line.what == what && line.unit == unit).collect();
         let places = of_kind.iter().filter_map(|(_, _, line)| line.place.as_ref());
@@ -207,6 +238,24 @@ fn of_values(lines: &[Of<'_, ValueLine>], several: bool) -> String {
         }
     }
     text
+}
+
+/// The papers' figure of throughput: everything that is called, in one picture.
+fn side_by_side(lines: &[Of<'_, ValueLine>], several: bool) -> String {
+    let (mut series, mut rows): (Vec<String>, Vec<chart::Dots>) = (Vec::new(), Vec::new());
+    for &(_, run, line) in lines.iter().filter(|(_, _, line)| line.unit == PER_CALL) {
+        let name = value_title(run, line, several);
+        let number = series.iter().position(|known| *known == name).unwrap_or_else(|| {
+            series.push(name);
+            series.len() - 1
+        });
+        let row = rows.iter().position(|row| row.name == line.what).unwrap_or_else(|| {
+            rows.push(chart::Dots { name: line.what.clone(), dots: Vec::new() });
+            rows.len() - 1
+        });
+        rows[row].dots.push((number, line.value));
+    }
+    chart::dots(PER_CALL, &series, &rows)
 }
 
 fn value_curves(lines: &[&Of<'_, ValueLine>], unit: &str, several: bool) -> String {
@@ -242,7 +291,7 @@ fn of_run(run: &Run, several: bool) -> String {
 
 /// By run where there are several, else by peer.
 fn colour(run: usize, peer: &str, several: bool) -> usize {
-    const PEERS: [&str; 5] = ["Corelane", "omniORB", "JacORB", "Ice", "TAO"];
+    const PEERS: [&str; 4] = ["Corelane", "omniORB", "JacORB", "Ice"];
     if several {
         return run % COLOURS;
     }

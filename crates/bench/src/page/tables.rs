@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::chart::{escaped, short};
 use super::papers;
-use super::read::{ResultLine, Run, ValueLine};
+use super::read::{Names, Place, ResultLine, Run, ValueLine};
 
 /// One column for each run; rows in which runs differ stand out.
 pub(crate) fn environment(runs: &[Run]) -> String {
@@ -46,11 +46,12 @@ pub(crate) fn missing(runs: &[Run]) -> String {
                 escaped(&missing.reason)
             );
         }
-        if run.environment.iter().any(|(name, value)| name == "quiet" && value == "no") {
+        let loud = run.environment.iter().any(|(name, value)| name == "quiet" && value == "no");
+        let loud = loud.then_some("other programs shared the machine: its figures are indications only");
+        for doubt in doubts(run).chain(loud) {
             let _ = writeln!(
                 text,
-                "<tr><td>{}</td><td></td><td></td><td class=\"wrap warn\">other programs shared the machine: its figures are \
-                 indications only</td></tr>",
+                "<tr><td>{}</td><td></td><td></td><td class=\"wrap warn\">{doubt}</td></tr>",
                 escaped(&run.name)
             );
         }
@@ -59,9 +60,43 @@ pub(crate) fn missing(runs: &[Run]) -> String {
         return text;
     }
     format!(
-        "<h3 class=\"warn\">Not measured, or not on a quiet machine</h3>\n<div class=\"scroll\"><table><tr><th>run</th><th class=\"left\">benchmark</th><th \
+        "<h3 class=\"warn\">Not measured, or not to be trusted</h3>\n<div class=\"scroll\"><table><tr><th>run</th><th class=\"left\">benchmark</th><th \
          class=\"left\">peer</th><th class=\"left\">reason</th></tr>\n{text}</table></div>\n"
     )
+}
+
+/// How many goals each run has met, and those that it has not.
+pub(crate) fn goals(runs: &[Run]) -> String {
+    let mut text = String::new();
+    for run in runs {
+        let bounded = run.values.iter().filter_map(|line| Some((line, line.bound?)));
+        let (met, missed): (Vec<_>, Vec<_>) = bounded.partition(|(line, bound)| line.value <= *bound);
+        let goals = met.len() + missed.len();
+        if goals == 0 {
+            continue;
+        }
+        let _ = writeln!(text, "<p>{}: {} of {goals} goals are met.</p>", escaped(&run.name), met.len());
+        if missed.is_empty() {
+            continue;
+        }
+        text.push_str(
+            "<details><summary>Not met</summary><div class=\"scroll\"><table><tr><th>benchmark</th><th class=\"left\">variant</th>\
+             <th class=\"left\">what</th><th></th><th>at most</th></tr>\n",
+        );
+        for (line, bound) in missed {
+            let [bench, op, transport, peer, config] = named(&line.names).map(escaped);
+            let (what, unit) = (escaped(&line.what), escaped(&line.unit));
+            let _ = writeln!(
+                text,
+                "<tr><td>{bench}</td><td class=\"left\">{peer} {config} {op} {transport}</td><td class=\"left\">{what}</td>\
+                 <td>{} {unit}</td><td>{}</td></tr>",
+                short(line.value),
+                short(bound)
+            );
+        }
+        text.push_str("</table></div></details>\n");
+    }
+    if text.is_empty() { text } else { format!("<h3>Goals</h3>\n{text}") }
 }
 
 /// What the papers have for a benchmark.
@@ -211,60 +246,106 @@ fn number(line: &ValueLine) -> String {
     }
 }
 
-/// What several runs have in common: their medians (or rates), and how the second and later relate to the first.
+/// What several runs have in common: of each row the first run that has it is what the others are compared with.
 pub(crate) fn comparison(runs: &[Run]) -> String {
-    let [first, others @ ..] = runs else { return String::new() };
-    if others.is_empty() {
+    let results = compared(runs, |run| &run.results, result_key, worth, normalised);
+    let values = compared(runs, |run| &run.values, value_key, |line| line.value, |_, _| "<td></td>".to_owned());
+    if results.is_empty() && values.is_empty() {
         return String::new();
     }
-    let mut rows = String::new();
-    for line in &first.results {
-        let found: Vec<Option<&ResultLine>> =
-            others.iter().map(|run| run.results.iter().find(|other| same(line, other))).collect();
-        if found.iter().all(Option::is_none) {
+    let mut text = "<h2>Comparison</h2>\n<p>Each row's first run is what the others are compared with. Of calls medians (of oneways: time per call). \
+         <i>to baseline</i> is the ratio of the ratios to each run's own baseline: it leaves out what changed for the machine as a whole. It \
+         stands out where no repetition of one run was as any of the other.</p>\n"
+        .to_owned();
+    for (title, rows) in [("Calls", results), ("Numbers", values)] {
+        if rows.is_empty() {
             continue;
         }
-        let names = &line.names;
         let _ = write!(
-            rows,
-            "<tr><td>{}</td><td class=\"left\">{}</td><td class=\"left\">{} {}</td><td>{}</td>",
-            escaped(&names.bench),
-            escaped(&format!("{} {}", names.op, names.transport)),
-            escaped(&names.peer),
-            escaped(&names.config),
-            short(worth(line))
+            text,
+            "<details open><summary>{title}</summary><div class=\"scroll\"><table><tr><th>benchmark</th><th class=\"left\">op</th>\
+             <th class=\"left\">variant</th>"
         );
-        for other in found {
-            let Some(other) = other else {
-                rows.push_str("<td></td><td></td><td></td>");
-                continue;
-            };
-            let ratio = worth(other) / worth(line);
-            let _ = write!(rows, "<td>{}</td><td>{ratio:.3}</td>{}", short(worth(other)), normalised(line, other));
+        for (index, run) in runs.iter().enumerate() {
+            let doubts: String = doubts(run).map(|doubt| format!(" <span class=\"warn\">{doubt}</span>")).collect();
+            let more = if index > 0 { "<th>ratio</th><th>to baseline</th>" } else { "" };
+            let _ = write!(text, "<th>{}{doubts}</th>{more}", escaped(&run.name));
         }
-        rows.push_str("</tr>\n");
+        let _ = writeln!(text, "</tr>\n{rows}</table></div></details>");
     }
-    if rows.is_empty() {
-        return String::new();
-    }
-    let mut head = format!(
-        "<h2>Comparison</h2>\n<p>Medians (of oneways: time per call) of {}, and of each other run with its ratio to it. The last column \
-         of a run is the ratio of the ratios to each run's own baseline: it leaves out what changed for the machine as a whole. It \
-         stands out where no repetition of one run was as any of the other.</p>\n\
-         <details open><summary>Table</summary><div class=\"scroll\"><table><tr><th>benchmark</th><th class=\"left\">op</th><th \
-         class=\"left\">variant</th><th>{}</th>",
-        escaped(&first.name),
-        escaped(&first.name)
-    );
-    for run in others {
-        let _ = write!(head, "<th>{}</th><th>ratio</th><th>to baseline</th>", escaped(&run.name));
-    }
-    format!("{head}</tr>\n{rows}</table></div></details>\n")
+    text
 }
 
-fn same(one: &ResultLine, other: &ResultLine) -> bool {
-    let (a, b) = (&one.names, &other.names);
-    (&a.bench, &a.peer, &a.transport, &a.op, &a.config) == (&b.bench, &b.peer, &b.transport, &b.op, &b.config)
+/// Why the figures of a run are not to be trusted.
+fn doubts(run: &Run) -> impl Iterator<Item = &'static str> {
+    let doubts = [(run.debug_build, "debug build"), (!run.ended, "broken off")];
+    doubts.into_iter().filter(|(holds, _)| *holds).map(|(_, doubt)| doubt)
+}
+
+/// What tells a row from others: benchmark, operation, variant, and its place along an axis.
+type Key<'l> = ([&'l str; 5], Option<&'l Place>, [&'l str; 2]);
+
+fn result_key(line: &ResultLine) -> Key<'_> {
+    (named(&line.names), line.place.as_ref(), [""; 2])
+}
+
+fn value_key(line: &ValueLine) -> Key<'_> {
+    (named(&line.names), line.place.as_ref(), [&line.what, &line.unit])
+}
+
+fn named(names: &Names) -> [&str; 5] {
+    [&names.bench, &names.op, &names.transport, &names.peer, &names.config]
+}
+
+/// A row for each line that two runs have.
+fn compared<'r, T: 'r>(
+    runs: &'r [Run],
+    lines: impl Fn(&'r Run) -> &'r [T],
+    key: impl Fn(&'r T) -> Key<'r>,
+    worth: impl Fn(&T) -> f64,
+    normalised: impl Fn(&T, &T) -> String,
+) -> String {
+    let mut rows = String::new();
+    for (at, run) in runs.iter().enumerate() {
+        for line in lines(run) {
+            let wanted = key(line);
+            let find = |run: &'r Run| lines(run).iter().find(|other| key(other) == wanted);
+            let (before, after) = (&runs[..at], &runs[at + 1..]);
+            let found: Vec<Option<&T>> = after.iter().map(find).collect();
+            if before.iter().any(|run| find(run).is_some()) || found.iter().all(Option::is_none) {
+                continue;
+            }
+            let ([bench, op, transport, peer, config], place, [what, unit]) = wanted;
+            let place = place.map_or(String::new(), |place| format!("{} {}", short(place.x), place.axis));
+            let joined = |parts: &[&str]| {
+                let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+                escaped(&parts.join(" "))
+            };
+            let variant = [joined(&[peer, config]), joined(&[&place]), joined(&[what, unit])];
+            let variant: Vec<String> = variant.into_iter().filter(|part| !part.is_empty()).collect();
+            let _ = write!(
+                rows,
+                "<tr><td>{}</td><td class=\"left\">{}</td><td class=\"left\">{}</td>",
+                escaped(bench),
+                joined(&[op, transport]),
+                variant.join(", ")
+            );
+            let nothing = |run: usize| if run > 0 { "<td></td><td></td><td></td>" } else { "<td></td>" };
+            (0..at).for_each(|run| rows.push_str(nothing(run)));
+            let _ = write!(rows, "<td>{}</td>{}", short(worth(line)), if at > 0 { "<td></td><td></td>" } else { "" });
+            for other in found {
+                let Some(other) = other else {
+                    rows.push_str(nothing(1));
+                    continue;
+                };
+                let ratio = worth(other) / worth(line);
+                let ratio = if ratio.is_finite() { format!("{ratio:.3}") } else { "-".to_owned() };
+                let _ = write!(rows, "<td>{}</td><td>{ratio}</td>{}", short(worth(other)), normalised(line, other));
+            }
+            rows.push_str("</tr>\n");
+        }
+    }
+    rows
 }
 
 /// What compares: the median, or the time per call.
@@ -283,4 +364,100 @@ fn normalised(one: &ResultLine, other: &ResultLine) -> String {
         false => "",
     };
     format!("<td{class}>{:.3}</td>", after.ratio / before.ratio)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+    use super::*;
+
+    /// A line of the run `id`.
+    fn line(id: &str, record: &str) -> String {
+        format!("{{\"schema\":\"corelane-bench\",\"version\":1,\"run\":\"{id}\",\"record\":{record}}}\n")
+    }
+
+    fn result(id: &str, config: &str, p50: f64, ratio: f64) -> String {
+        line(
+            id,
+            &format!(
+                "\"result\",\"bench\":\"call\",\"peer\":\"Corelane\",\"transport\":\"tcp\",\"op\":\"octet\",\"config\":\"{config}\",\
+                 \"p50_us\":{p50},\"against\":[{{\"ratio\":{ratio},\"ratio_low\":{ratio},\"ratio_high\":{ratio}}}]"
+            ),
+        )
+    }
+
+    fn threads(id: &str, x: u64, value: f64) -> String {
+        let record = format!(
+            "\"value\",\"bench\":\"scale\",\"peer\":\"Corelane\",\"config\":\"pool\",\"what\":\"size\",\"unit\":\"KiB\",\
+             \"value\":{value},\"bound\":8,\"series\":\"s\",\"axis\":\"threads\",\"x\":{x}"
+        );
+        line(id, &record)
+    }
+
+    /// Three runs: the second has what the third has too, the first and the third another row.
+    fn runs() -> Vec<Run> {
+        let (run, end) = (|id| line(id, "\"run\",\"debug_build\":false"), |id| line(id, "\"end\""));
+        let texts = [
+            run("a") + &result("a", "reactive", 4.0, 1.0) + &result("a", "alone", 1.0, 1.0) + &end("a"),
+            line("b", "\"run\",\"debug_build\":true")
+                + &result("b", "pool", 5.0, 1.25)
+                + &threads("b", 1, 4.0)
+                + &end("b"),
+            run("c")
+                + &result("c", "reactive", 6.0, 2.0)
+                + &result("c", "pool", 10.0, 1.0)
+                + &threads("c", 4, 9.0)
+                + &threads("c", 1, 2.0),
+        ];
+        let mut runs = Vec::new();
+        for (name, text) in ["first", "second", "third"].iter().zip(texts) {
+            read::add(&mut runs, name, &text).unwrap();
+        }
+        runs
+    }
+
+    #[test]
+    fn each_row_is_compared_with_the_first_run_that_has_it() {
+        let text = comparison(&runs());
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("<tr><td>")).collect();
+        assert_eq!(
+            rows,
+            [
+                "<tr><td>call</td><td class=\"left\">octet tcp</td><td class=\"left\">Corelane reactive</td><td>4</td>\
+                 <td></td><td></td><td></td><td>6</td><td>1.500</td><td class=\"warn\">2.000</td></tr>",
+                "<tr><td>call</td><td class=\"left\">octet tcp</td><td class=\"left\">Corelane pool</td><td></td>\
+                 <td>5</td><td></td><td></td><td>10</td><td>2.000</td><td class=\"good\">0.800</td></tr>",
+                "<tr><td>scale</td><td class=\"left\"></td><td class=\"left\">Corelane pool, 1 threads, size KiB</td><td></td>\
+                 <td>4</td><td></td><td></td><td>2</td><td>0.500</td><td></td></tr>",
+            ]
+        );
+        assert_eq!(comparison(&runs()[..1]), "");
+        // Nothing in common.
+        assert_eq!(comparison(&runs()[..2]), "");
+    }
+
+    #[test]
+    fn runs_that_mean_nothing_or_broke_off_are_marked() {
+        let text = comparison(&runs());
+        for head in [
+            "<th>first</th>",
+            "<th>second <span class=\"warn\">debug build</span></th><th>ratio</th>",
+            "<th>third <span class=\"warn\">broken off</span></th><th>ratio</th>",
+        ] {
+            assert_eq!(text.matches(head).count(), 2, "{head} in {text}");
+        }
+        let text = missing(&runs());
+        assert_eq!(text.lines().filter(|line| line.starts_with("<tr>")).count(), 2, "{text}");
+    }
+
+    #[test]
+    fn goals_are_counted_and_those_not_met_are_listed() {
+        let text = goals(&runs());
+        assert!(
+            text.contains("second: 1 of 1 goals are met.") && text.contains("third: 1 of 2 goals are met."),
+            "{text}"
+        );
+        assert_eq!(text.matches("<td>9 KiB</td><td>8</td>").count(), 1, "{text}");
+        assert!(!text.contains("first"), "{text}");
+    }
 }
