@@ -1,0 +1,265 @@
+//! Servers over shared memory that die or are hostile, seen from their clients: every wait ends, and nothing of the connection is left. Alone in
+//! its process, because it looks at all descriptors, mappings and threads of it.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use corelane_net::{Endpoint, Listener, SharedMemory, Stream, Transport, Wait};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::thread::{self, Tid};
+use corelane_sys::{poll, socket};
+
+/// Tells the test binary, started anew, to be the server, and where.
+const PATH: &str = "CORELANE_TEST_SHM_SERVER";
+/// And what kind of server.
+const KIND: &str = "CORELANE_TEST_SHM_KIND";
+/// What it says when it listens.
+const READY: &str = "listening";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Never accepts.
+    Absent,
+    /// Answers once and reads no more.
+    Deaf,
+    /// Writes what it likes anywhere in the memory.
+    Hostile,
+}
+
+const KINDS: [Kind; 3] = [Kind::Absent, Kind::Deaf, Kind::Hostile];
+
+/// A server in a process of its own; killed with its handle.
+struct Server {
+    child: Child,
+    /// Closed with the handle, so that a server without a parent ends.
+    _input: ChildStdin,
+    path: PathBuf,
+}
+
+impl Server {
+    fn start(kind: Kind, name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("corelane-shm-{}-{name}", std::process::id()));
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program.args(["--exact", "the_server", "--nocapture"]).env(PATH, &path).env(KIND, format!("{kind:?}"));
+        let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.map(Result::unwrap).any(|line| line.ends_with(READY)), "{kind:?} does not listen");
+        Server { _input: child.stdin.take().unwrap(), child, path }
+    }
+
+    fn connect(&self) -> Box<dyn Stream> {
+        SharedMemory::default().connect(&Endpoint::shared_memory(&self.path), None).unwrap()
+    }
+
+    /// SIGKILL.
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// By itself this does nothing.
+#[test]
+fn the_server() {
+    let Some(path) = std::env::var_os(PATH).map(PathBuf::from) else { return };
+    let named = std::env::var(KIND).unwrap();
+    match KINDS.into_iter().find(|kind| format!("{kind:?}") == named).unwrap() {
+        Kind::Absent => {
+            let _listener = SharedMemory::default().listen(&Endpoint::shared_memory(path)).unwrap();
+            println!("{READY}");
+            until_the_parent_ends();
+        }
+        Kind::Deaf => {
+            let listener = SharedMemory::default().listen(&Endpoint::shared_memory(path)).unwrap();
+            println!("{READY}");
+            let stream = accept(&*listener);
+            let mut buffer = [0; 100];
+            let count = stream.recv(&mut buffer, Wait::Block).unwrap();
+            stream.send(&buffer[..count], Wait::Block).unwrap();
+            until_the_parent_ends();
+        }
+        Kind::Hostile => scribble(&path),
+    }
+}
+
+fn until_the_parent_ends() {
+    // Nothing is ever written there.
+    io::stdin().lines().for_each(drop);
+}
+
+fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
+    loop {
+        poll::wait_readable(listener.readiness(), None).unwrap();
+        match listener.accept() {
+            Ok(stream) => return stream,
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}"),
+        }
+    }
+}
+
+/// Takes one connection after another, without the rules.
+fn scribble(path: &Path) {
+    let listener = UnixListener::bind(path).unwrap();
+    println!("{READY}");
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    for socket in listener.incoming() {
+        let socket = socket.unwrap();
+        let (_, memory) = socket::recv_with_descriptor(socket.as_fd(), &mut [0; 20], socket::Wait::Block).unwrap();
+        let memory = File::from(memory.unwrap());
+        // Under the client's feet: it would end by a signal.
+        for length in [0, 4096, 1 << 30] {
+            memory.set_len(length).unwrap_err();
+        }
+        while !poll::ended(socket.as_fd()).unwrap().both {
+            for _ in 0..1000 {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                // The words of both directions, mostly with numbers that may pass for counters.
+                let offset = if state & 1 == 0 { (state >> 8) % 16 * 128 } else { (state >> 8) % 3072 * 4 };
+                let value = if state & 6 == 0 { state as u32 } else { (state >> 40) as u32 % 70_000 };
+                memory.write_all_at(&value.to_le_bytes(), offset).unwrap();
+            }
+            let _ = socket::send(socket.as_fd(), &[0; 3], socket::Wait::Now);
+        }
+    }
+}
+
+/// What this process has of rings: descriptors, mappings, and the thread that watches over connections.
+fn traces() -> Vec<String> {
+    let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    let descriptors = links.map(|link| format!("descriptor of {}", link.display()));
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let mappings = maps.lines().map(|line| format!("mapping {line}"));
+    let rings = descriptors.chain(mappings).filter(|trace| trace.contains("corelane-rings"));
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    // One may end meanwhile.
+    let names = tasks.filter_map(|entry| fs::read_to_string(entry.unwrap().path().join("comm")).ok());
+    rings.chain(names.filter(|name| name.trim() == "net/ends")).collect()
+}
+
+/// Returns when the thread has said who it is and sleeps. It may go on before its server is killed: what it is told is the same.
+fn until_asleep(thread: &OnceLock<Tid>) {
+    let sleeps = || {
+        let Some(thread) = thread.get() else { return false };
+        let status = fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw())).unwrap();
+        // The state comes after the name, which is in parentheses.
+        status.rsplit_once(") ").unwrap().1.starts_with('S')
+    };
+    while !sleeps() {
+        std::thread::yield_now();
+    }
+}
+
+/// How a client waits; true if it was told of the end of the stream.
+type Waits = fn(&dyn Stream) -> bool;
+
+const IN_RECV: Waits = |stream| stream.recv(&mut [0; 8], Wait::Block).unwrap() == 0;
+const IN_SEND: Waits = |stream| loop {
+    // Nobody reads.
+    if let Err(error) = stream.send(&[1; 50_000], Wait::Block) {
+        return error.kind() == io::ErrorKind::BrokenPipe;
+    }
+};
+const WITH_A_DEADLINE: Waits =
+    |stream| stream.recv(&mut [0; 8], Wait::Until(Monotonic::now() + Duration::from_secs(3600))).unwrap() == 0;
+
+fn a_server_is_killed(kind: Kind, waits: Waits, name: &str) {
+    let mut server = Server::start(kind, name);
+    let client = server.connect();
+    if kind == Kind::Deaf {
+        client.send(b"there?", Wait::Block).unwrap();
+        assert_eq!(client.recv(&mut [0; 100], Wait::Block).unwrap(), 6);
+    }
+    assert!(!traces().is_empty(), "{name}: the test sees nothing");
+    let who = OnceLock::new();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            who.set(thread::current_tid()).unwrap();
+            waits(&*client)
+        });
+        until_asleep(&who);
+        server.kill();
+        assert!(waiting.join().unwrap(), "{name}: no end");
+    });
+    // Who does not wait learns of it too, and it stays so.
+    assert_eq!(client.recv(&mut [0; 8], Wait::Now).unwrap(), 0, "{name}");
+    assert!(poll::ended(client.readiness().unwrap()).unwrap().both, "{name}");
+    drop(client);
+    assert_eq!(traces(), Vec::<String>::new(), "{name}: left behind");
+    // The file of the dead one's socket is in nobody's way.
+    assert!(server.path.exists());
+    let listener = SharedMemory::default().listen(&Endpoint::shared_memory(&server.path)).unwrap();
+    let (client, next) = (server.connect(), accept(&*listener));
+    client.send(b"again", Wait::Block).unwrap();
+    assert_eq!(next.recv(&mut [0; 8], Wait::Block).unwrap(), 5, "{name}");
+}
+
+/// Every connection to it ends by the client's finding nonsense, and until then every call ends in its time.
+fn a_server_is_hostile() {
+    let server = Server::start(Kind::Hostile, "hostile");
+    for _ in 0..20 {
+        let client = server.connect();
+        let mut buffer = vec![0; 100_000];
+        let octets = [7; 5000];
+        loop {
+            let soon = Wait::Until(Monotonic::now() + Duration::from_micros(100));
+            let read = [Wait::Now, soon].map(|wait| client.recv(&mut buffer, wait));
+            let sent = [Wait::Now, soon].map(|wait| client.send(&octets, wait));
+            let _ = client.ask_to_poll();
+            let outcomes = read.into_iter().chain(sent);
+            if outcomes.map(is_over).fold(false, |over, now| over | now) {
+                break;
+            }
+        }
+        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 0, "nothing more is read");
+        client.send(&octets, Wait::Block).unwrap_err();
+    }
+    assert_eq!(traces(), Vec::<String>::new(), "left behind");
+    let mut server = server;
+    assert!(server.child.try_wait().unwrap().is_none(), "the memory could be made smaller");
+    server.kill();
+    fs::remove_file(&server.path).unwrap();
+}
+
+fn is_over(outcome: io::Result<usize>) -> bool {
+    match outcome.map_err(|error| error.kind()) {
+        // It may say that it reads no more, or writes no more, and go on.
+        Ok(_) | Err(io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::BrokenPipe) => false,
+        Err(io::ErrorKind::InvalidData) => true,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// One after another: they look at the whole process.
+#[test]
+fn clients_of_dead_and_hostile_servers() {
+    if std::env::var_os(PATH).is_some() {
+        return;
+    }
+    for (name, kind, waits) in [
+        ("recv", Kind::Deaf, IN_RECV),
+        ("send", Kind::Deaf, IN_SEND),
+        ("deadline", Kind::Deaf, WITH_A_DEADLINE),
+        ("recv-early", Kind::Absent, IN_RECV),
+        ("send-early", Kind::Absent, IN_SEND),
+    ] {
+        a_server_is_killed(kind, waits, name);
+    }
+    a_server_is_hostile();
+}
