@@ -9,23 +9,23 @@ use crate::json::Object;
 
 /// Costs of a stretch of work, or of everything since the processes and the machine began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cost {
+pub(crate) struct Cost {
     /// Processor time of the client's process, in microseconds.
-    pub client_us: f64,
+    pub(crate) client_us: f64,
     /// Processor time of the server's process, in microseconds.
-    pub server_us: f64,
+    pub(crate) server_us: f64,
     /// Context switches of both because they waited.
-    pub voluntary: u64,
+    pub(crate) voluntary: u64,
     /// Context switches of both because something else was to run.
-    pub involuntary: u64,
+    pub(crate) involuntary: u64,
     /// Time that the hypervisor gave to others, of all cores, in milliseconds; it is counted in steps of 10.
-    pub steal_ms: f64,
+    pub(crate) steal_ms: f64,
 }
 
 impl Cost {
     /// Everything so far. Without a process id the client is this process.
     #[must_use]
-    pub fn so_far(client: Option<u32>, server: Option<u32>) -> Cost {
+    pub(crate) fn so_far(client: Option<u32>, server: Option<u32>) -> Cost {
         let own = || {
             let usage = usage::process().unwrap_or_default();
             let time = usage.user + usage.system;
@@ -44,7 +44,7 @@ impl Cost {
 
     /// What was added since `earlier`.
     #[must_use]
-    pub fn since(self, earlier: Cost) -> Cost {
+    pub(crate) fn since(self, earlier: Cost) -> Cost {
         Cost {
             client_us: (self.client_us - earlier.client_us).max(0.0),
             server_us: (self.server_us - earlier.server_us).max(0.0),
@@ -55,7 +55,7 @@ impl Cost {
     }
 
     /// Adds another stretch.
-    pub fn add(&mut self, other: Cost) {
+    pub(crate) fn add(&mut self, other: Cost) {
         self.client_us += other.client_us;
         self.server_us += other.server_us;
         self.voluntary += other.voluntary;

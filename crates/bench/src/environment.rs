@@ -13,37 +13,37 @@ use crate::placement::Placement;
 
 /// The machine and the process as they were when the run began. Texts say "unknown" where the machine does not tell.
 #[derive(Clone, Debug)]
-pub struct Environment {
+pub(crate) struct Environment {
     /// The machine's name.
-    pub host: String,
+    pub(crate) host: String,
     /// Of Linux, as `uname -r` says.
-    pub kernel: String,
+    pub(crate) kernel: String,
     /// How the kernel may be preempted.
-    pub preemption: String,
+    pub(crate) preemption: String,
     /// The processor's name.
-    pub processor: String,
+    pub(crate) processor: String,
     /// Whether a hypervisor is beneath.
-    pub virtual_machine: bool,
+    pub(crate) virtual_machine: bool,
     /// Cores that the process may use.
-    pub cores: Vec<usize>,
+    pub(crate) cores: Vec<usize>,
     /// What the clock is made of.
-    pub clock: String,
+    pub(crate) clock: String,
     /// Which idle states the cores have, and whether they are kept out of them.
-    pub idle_states: String,
+    pub(crate) idle_states: String,
     /// The scheduling class of clients and servers.
-    pub scheduling: String,
+    pub(crate) scheduling: String,
     /// Which cores clients and servers are bound to.
-    pub pinning: String,
+    pub(crate) pinning: String,
     /// Real-time threads of other programs.
-    pub realtime_threads: Vec<String>,
+    pub(crate) realtime_threads: Vec<String>,
     /// How often the processor's frequency may change: the governor of core 0.
-    pub governor: String,
+    pub(crate) governor: String,
     /// How late the kernel may wake ordinary threads, and how much of each second real-time threads may have.
-    pub timing: String,
+    pub(crate) timing: String,
     /// Date and time of the beginning, UTC.
-    pub date: String,
+    pub(crate) date: String,
     /// How much others had to do in the minute before (load average).
-    pub load: f64,
+    pub(crate) load: f64,
 }
 
 /// A load above which figures are called into question.
@@ -52,7 +52,7 @@ const QUIET: f64 = 0.3;
 impl Environment {
     /// Reads it; what is done about idle states is the caller's to say.
     #[must_use]
-    pub fn read(placement: &Placement, idle_held: &str) -> Self {
+    pub(crate) fn read(placement: &Placement, idle_held: &str) -> Self {
         let cores = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
         let information = text("/proc/cpuinfo").unwrap_or_default();
         Environment {
@@ -76,7 +76,7 @@ impl Environment {
 
     /// For people: a few lines, and a warning if the machine was not quiet.
     #[must_use]
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let machine = if self.virtual_machine { ", a virtual machine" } else { "" };
         let realtime = match self.realtime_threads.as_slice() {
             [] => "none of other programs".to_owned(),
@@ -128,7 +128,7 @@ impl Environment {
 
 /// What only the end of a run knows.
 #[derive(Clone, Debug)]
-pub struct Ending {
+pub(crate) struct Ending {
     seconds: f64,
     load: f64,
     steal_ms: f64,
@@ -137,7 +137,7 @@ pub struct Ending {
 
 /// The machine at the beginning of a run, for [`Ending::since`].
 #[derive(Clone, Copy, Debug)]
-pub struct Beginning {
+pub(crate) struct Beginning {
     at: Monotonic,
     steal_ms: f64,
 }
@@ -145,13 +145,13 @@ pub struct Beginning {
 impl Ending {
     /// To be called when the run begins.
     #[must_use]
-    pub fn begin() -> Beginning {
+    pub(crate) fn begin() -> Beginning {
         Beginning { at: clock::now(), steal_ms: stolen_ms() }
     }
 
     /// What has happened since.
     #[must_use]
-    pub fn since(beginning: &Beginning) -> Self {
+    pub(crate) fn since(beginning: &Beginning) -> Self {
         let seconds = beginning.at.elapsed().as_secs_f64();
         let steal_ms = (stolen_ms() - beginning.steal_ms).max(0.0);
         let cores = thread::affinity(None).map_or(1, |set| set.len()).max(1) as f64;

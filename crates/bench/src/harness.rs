@@ -13,34 +13,34 @@ use crate::sample::{Samples, Summary, cdf_us, median_us};
 
 /// What names a figure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Label {
+pub(crate) struct Label {
     /// The benchmark.
-    pub bench: &'static str,
+    pub(crate) bench: &'static str,
     /// Whose program: Corelane, omniORB, or floor for bare sockets.
-    pub peer: &'static str,
+    pub(crate) peer: &'static str,
     /// What carries the messages: tcp, unix, shm; none within one process.
-    pub transport: &'static str,
+    pub(crate) transport: &'static str,
     /// The operation that is called.
-    pub op: String,
+    pub(crate) op: String,
     /// Everything else that tells the variant from others: dispatch architecture, threads.
-    pub config: String,
+    pub(crate) config: String,
     /// Its place along the axis that the benchmark varies, where it varies one.
-    pub along: Option<Along>,
+    pub(crate) along: Option<Along>,
 }
 
 /// A place along an axis, for figures that draw lines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Along {
+pub(crate) struct Along {
     /// What all points of one line have in common.
-    pub series: String,
+    pub(crate) series: String,
     /// What is varied, such as `connections`.
-    pub axis: &'static str,
+    pub(crate) axis: &'static str,
     /// How much of it.
-    pub x: u64,
+    pub(crate) x: u64,
 }
 
 /// Something whose calls can be timed.
-pub trait Subject {
+pub(crate) trait Subject {
     /// Makes `count` calls one after another, adds the time of each, and answers the time of all together.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ pub trait Subject {
 
 /// What a ratio compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compare {
+pub(crate) enum Compare {
     /// Medians of the call times.
     Median,
     /// Time per call over everything, where the time of a single call says little (oneways).
@@ -66,66 +66,66 @@ pub enum Compare {
 }
 
 /// One of the things that are compared.
-pub struct Variant {
+pub(crate) struct Variant {
     /// Its name.
-    pub label: Label,
+    pub(crate) label: Label,
     /// What it does.
-    pub subject: Box<dyn Subject + Send>,
+    pub(crate) subject: Box<dyn Subject + Send>,
     /// Which variants of the group it is compared with; the first is its baseline.
-    pub against: Vec<usize>,
+    pub(crate) against: Vec<usize>,
 }
 
 /// Variants that are measured together.
-pub struct Group {
+pub(crate) struct Group {
     /// What they have in common, for people.
-    pub title: String,
+    pub(crate) title: String,
     /// How they compare.
-    pub compare: Compare,
+    pub(crate) compare: Compare,
     /// They.
-    pub variants: Vec<Variant>,
+    pub(crate) variants: Vec<Variant>,
 }
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub(crate) struct Extent {
     /// Calls before each turn that are not counted.
-    pub warm_up: usize,
+    pub(crate) warm_up: usize,
     /// Calls per turn.
-    pub count: usize,
+    pub(crate) count: usize,
     /// Turns of each variant.
-    pub repetitions: usize,
+    pub(crate) repetitions: usize,
 }
 
 /// A comparison with another variant of the same group and run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ratio {
+pub(crate) struct Ratio {
     /// That variant.
-    pub with: Label,
+    pub(crate) with: Label,
     /// Its median.
-    pub p50_us: f64,
+    pub(crate) p50_us: f64,
     /// Ours divided by its, over all repetitions: below 1 is faster.
-    pub ratio: f64,
+    pub(crate) ratio: f64,
     /// The smallest and the largest ratio of one repetition.
-    pub range: (f64, f64),
+    pub(crate) range: (f64, f64),
 }
 
 /// What was measured of one variant.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure {
+pub(crate) struct Figure {
     /// The variant.
-    pub label: Label,
+    pub(crate) label: Label,
     /// Statistics over all repetitions.
-    pub summary: Summary,
+    pub(crate) summary: Summary,
     /// The median of each repetition.
-    pub medians_us: Vec<f64>,
+    pub(crate) medians_us: Vec<f64>,
     /// The times at [`CDF_PARTS`](crate::sample::CDF_PARTS).
-    pub cdf_us: Vec<f64>,
+    pub(crate) cdf_us: Vec<f64>,
     /// How it compares; the first is the baseline. Empty for a baseline.
-    pub ratios: Vec<Ratio>,
+    pub(crate) ratios: Vec<Ratio>,
     /// What the calls cost, without the first warm-up.
-    pub cost: Cost,
+    pub(crate) cost: Cost,
     /// Calls to which the cost belongs: those that were timed, and the few that were made just before them.
-    pub calls: usize,
+    pub(crate) calls: usize,
 }
 
 /// A fiftieth of the calls of a turn are made before it, within its costs.
@@ -146,7 +146,7 @@ struct Gathered {
 ///
 /// # Errors
 /// The first failure of a variant, with its name.
-pub fn measure(
+pub(crate) fn measure(
     group: &mut Group,
     extent: &Extent,
     placement: &Placement,
@@ -251,7 +251,7 @@ fn compared(group: &Group, all: Vec<Gathered>) -> Vec<Figure> {
 /// Says on the standard error output what is being done: one line that is written over on a terminal, else a line for each
 /// group.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     terminal: bool,
     silent: bool,
     last: String,
@@ -262,23 +262,23 @@ pub struct Progress {
 impl Progress {
     /// To the standard error output.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Progress { terminal: std::io::stderr().is_terminal(), silent: false, last: String::new(), step: String::new() }
     }
 
     /// Says nothing, for tests.
-    #[must_use]
-    pub fn silent() -> Self {
+    #[cfg(test)]
+    pub(crate) fn silent() -> Self {
         Progress { terminal: false, silent: true, last: String::new(), step: String::new() }
     }
 
     /// From now on the benchmark with this number, from 1, of so many.
-    pub fn step(&mut self, number: usize, of: usize) {
+    pub(crate) fn step(&mut self, number: usize, of: usize) {
         self.step = format!("[{number}/{of}] ");
     }
 
     /// Shows what is being done now.
-    pub fn show(&mut self, what: &str) {
+    pub(crate) fn show(&mut self, what: &str) {
         if self.silent {
             return;
         }
@@ -296,16 +296,10 @@ impl Progress {
     }
 
     /// Takes the line away, so that something else can be printed.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if self.terminal && !self.silent {
             eprint!("\r\x1b[K");
         }
-    }
-}
-
-impl Default for Progress {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -116,21 +116,8 @@ fn number(text: &mut String, value: f64) {
     }
 }
 
-/// RFC 8259, section 7.
 fn quote(text: &mut String, value: &str) {
-    text.push('"');
-    for character in value.chars() {
-        match character {
-            '"' => text.push_str("\\\""),
-            '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
-            control if control < ' ' => {
-                let _ = write!(text, "\\u{:04x}", u32::from(control));
-            }
-            other => text.push(other),
-        }
-    }
-    text.push('"');
+    text.push_str(&serde_json::Value::from(value).to_string());
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The benchmarks: Corelane, its peers and the bare sockets beneath them, measured against each other in one run.
 //!
-//! [`command::run`] is `corelane bench`. A benchmark puts [variants](harness::Variant) into groups; the [harness] lets those of a
-//! group take turns; the [report] prints what came out, as a table and as JSON lines (docs/benchmarks.md), of which `page` makes HTML. Servers are
+//! [`command::run`] is `corelane bench`. A benchmark puts variants into groups; the `harness` lets those of a
+//! group take turns; the `report` prints what came out, as a table and as JSON lines (docs/benchmarks.md), of which `page` makes HTML. Servers are
 //! processes of their own, made by starting our own program again ([`server`]).
 //!
 //! Nothing is reported without a baseline of the same run, and what could not be measured is reported as missing.
@@ -9,37 +9,37 @@
 
 mod call;
 pub mod command;
-pub mod cost;
+mod cost;
 mod counts;
 mod cpu;
 mod crowd;
 mod cubit;
 mod demux;
-pub mod environment;
-pub mod floor;
+mod environment;
+mod floor;
 mod footprint;
 mod goals;
-pub mod harness;
+mod harness;
 mod idl;
 mod idle;
 pub mod json;
 mod mt;
 pub mod operation;
-pub mod options;
+mod options;
 mod orb;
 mod os;
 mod page;
-pub mod peer;
+mod peer;
 pub mod placement;
 mod plan;
 pub mod probed;
 mod protocol;
-pub mod report;
-pub mod sample;
+mod report;
+mod sample;
 mod scale;
 mod scene;
 pub mod server;
-pub mod service;
+mod service;
 mod stages;
 mod switch;
 

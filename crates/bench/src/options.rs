@@ -14,59 +14,59 @@ use crate::placement::{Cores, Placement};
 
 /// What is to be run, and how.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// The benchmarks named.
-    pub names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// Where JSON lines go.
-    pub json: Option<PathBuf>,
+    pub(crate) json: Option<PathBuf>,
     /// What the run is called in reports.
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// The program through which a plan reaches other hosts.
-    pub via: PathBuf,
+    pub(crate) via: PathBuf,
     /// The page that `report` writes.
-    pub out: PathBuf,
+    pub(crate) out: PathBuf,
     /// How much is measured.
-    pub extent: Extent,
+    pub(crate) extent: Extent,
     /// How far benchmarks go that have a form of their own.
-    pub depth: Depth,
+    pub(crate) depth: Depth,
     /// Calls and repetitions that were asked for by number, for benchmarks that have a form of their own.
-    pub asked: Asked,
+    pub(crate) asked: Asked,
     /// Where it runs.
-    pub placement: Placement,
+    pub(crate) placement: Placement,
     /// Threads of a pool, floor or ORB.
-    pub threads: usize,
+    pub(crate) threads: usize,
     /// Operations to call; empty: each benchmark's own choice.
-    pub operations: Vec<Operation>,
+    pub(crate) operations: Vec<Operation>,
     /// What carries the messages; empty: TCP.
-    pub carriers: Vec<Carrier>,
+    pub(crate) carriers: Vec<Carrier>,
     /// The folder with the peers' sources.
-    pub peers: PathBuf,
+    pub(crate) peers: PathBuf,
     /// The hello example's server; beside our own program if none is named.
-    pub hello: Option<PathBuf>,
+    pub(crate) hello: Option<PathBuf>,
     /// The same server in its smallest form; in the folder of that profile if none is named.
-    pub minimal: Option<PathBuf>,
+    pub(crate) minimal: Option<PathBuf>,
     /// Leaves the peers out, which the report then says.
-    pub without_peers: bool,
+    pub(crate) without_peers: bool,
     /// `os` switches the kernel's preemption, for the whole machine, while it measures.
-    pub preemption: bool,
+    pub(crate) preemption: bool,
     /// Takes what is missing for a failure.
-    pub strict: bool,
+    pub(crate) strict: bool,
     /// Prints help instead.
-    pub help: bool,
+    pub(crate) help: bool,
 }
 
 /// What `--count` and `--repetitions` said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// Calls per repetition.
-    pub count: Option<usize>,
+    pub(crate) count: Option<usize>,
     /// Turns of each variant.
-    pub repetitions: Option<usize>,
+    pub(crate) repetitions: Option<usize>,
 }
 
 /// How far to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
+pub(crate) enum Depth {
     /// A first look: seconds.
     Quick,
     /// The usual: minutes.
@@ -90,7 +90,7 @@ impl Options {
     ///
     /// # Errors
     /// What does not make sense, for people.
-    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Failure> {
+    pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Failure> {
         let placement = Placement::one_core()
             .map_err(|error| Failure::new(format!("the kernel does not say which cores there are: {error}")))?;
         let mut options = Options {
@@ -177,13 +177,13 @@ impl Options {
 
     /// The carriers named, or TCP.
     #[must_use]
-    pub fn carriers(&self) -> Vec<Carrier> {
+    pub(crate) fn carriers(&self) -> Vec<Carrier> {
         if self.carriers.is_empty() { vec![Carrier::Tcp] } else { self.carriers.clone() }
     }
 
     /// The operations named, or those given.
     #[must_use]
-    pub fn operations_or(&self, usual: &[Operation]) -> Vec<Operation> {
+    pub(crate) fn operations_or(&self, usual: &[Operation]) -> Vec<Operation> {
         if self.operations.is_empty() { usual.to_vec() } else { self.operations.clone() }
     }
 }

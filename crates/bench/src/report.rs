@@ -14,31 +14,31 @@ use crate::placement::Cores;
 use crate::sample::CDF_PARTS;
 
 /// The version of the JSON schema: increased when a member is taken away or changes its meaning, not when one is added.
-pub const SCHEMA_VERSION: u64 = 1;
+pub(crate) const SCHEMA_VERSION: u64 = 1;
 
 /// The name of a file of JSON lines that is none: they go to the standard output.
-pub const STANDARD_OUTPUT: &str = "-";
+pub(crate) const STANDARD_OUTPUT: &str = "-";
 
 /// The unit of numbers that a page draws side by side, a row for each thing that is called.
 pub(crate) const PER_CALL: &str = "us per call";
 
 /// A single number that is no time of a call: a count per request, a size.
 #[derive(Clone, Debug)]
-pub struct Value {
+pub(crate) struct Value {
     /// What was looked at.
-    pub label: Label,
+    pub(crate) label: Label,
     /// What the number is, such as `client system calls per call`.
-    pub what: String,
+    pub(crate) what: String,
     /// The number.
-    pub value: f64,
+    pub(crate) value: f64,
     /// Its unit, such as `octets`; empty for a count.
-    pub unit: &'static str,
+    pub(crate) unit: &'static str,
     /// The bound that the design sets, if it sets one.
-    pub bound: Option<f64>,
+    pub(crate) bound: Option<f64>,
 }
 
 /// Writes results as they come.
-pub struct Report<'o> {
+pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
     json: Option<Box<dyn Write>>,
     run: String,
@@ -56,7 +56,7 @@ impl<'o> Report<'o> {
     ///
     /// # Errors
     /// The file cannot be made.
-    pub fn new(out: &'o mut dyn Write, json: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn new(out: &'o mut dyn Write, json: Option<&Path>) -> Result<Self, Failure> {
         let json: Option<Box<dyn Write>> = match json {
             None => None,
             Some(path) if path == Path::new(STANDARD_OUTPUT) => Some(Box::new(std::io::stdout())),
@@ -76,9 +76,14 @@ impl<'o> Report<'o> {
     ///
     /// # Errors
     /// Output fails.
-    pub fn begin(&mut self, name: Option<&str>, environment: &Environment, extent: &Extent) -> Result<(), Failure> {
+    pub(crate) fn begin(
+        &mut self,
+        name: Option<&str>,
+        environment: &Environment,
+        extent: &Extent,
+    ) -> Result<(), Failure> {
         let text = format!(
-            "{}each variant: {} x {} calls, interleaved, {} calls of warm-up before each\n",
+            "{}each variant, where a benchmark has no form of its own: {} x {} calls, interleaved, {} calls of warm-up before each\n",
             environment.describe(),
             extent.repetitions,
             extent.count,
@@ -103,7 +108,7 @@ impl<'o> Report<'o> {
     ///
     /// # Errors
     /// Output fails.
-    pub fn figures(&mut self, title: &str, compare: Compare, figures: &[Figure]) -> Result<(), Failure> {
+    pub(crate) fn figures(&mut self, title: &str, compare: Compare, figures: &[Figure]) -> Result<(), Failure> {
         self.text(&table(title, compare, figures))?;
         for figure in figures {
             let object = record(self.object("result").text("group", title), compare, figure);
@@ -117,7 +122,7 @@ impl<'o> Report<'o> {
     ///
     /// # Errors
     /// Output fails.
-    pub fn values(&mut self, title: &str, values: &[Value]) -> Result<(), Failure> {
+    pub(crate) fn values(&mut self, title: &str, values: &[Value]) -> Result<(), Failure> {
         let mut text = format!("\n{title}\n");
         let columns = width(values.iter().map(|value| &value.label.config));
         for value in values {
@@ -142,7 +147,7 @@ impl<'o> Report<'o> {
     ///
     /// # Errors
     /// Output fails.
-    pub fn records(&mut self, title: &str, values: &[Value]) -> Result<(), Failure> {
+    pub(crate) fn records(&mut self, title: &str, values: &[Value]) -> Result<(), Failure> {
         for value in values {
             let mut object = labelled(self.object("value").text("group", title), &value.label)
                 .text("what", &value.what)
@@ -162,12 +167,12 @@ impl<'o> Report<'o> {
     ///
     /// # Errors
     /// Output fails.
-    pub fn verdict(&mut self, bench: &str, cores: Cores) -> Result<(), Failure> {
+    pub(crate) fn verdict(&mut self, bench: &str, cores: Cores) -> Result<(), Failure> {
         let compared = goals::of(&std::mem::take(&mut self.figures), cores);
         self.records(&format!("{bench}: goals"), &compared)?;
         let bounded = std::mem::take(&mut self.bounded);
         let (met, missed): (Vec<_>, Vec<_>) =
-            bounded.iter().partition(|value| value.bound.is_some_and(|bound| value.value <= bound));
+            bounded.iter().partition(|value| value.bound.is_some_and(|bound| written(value.value) <= written(bound)));
         self.goals += bounded.len() as u64;
         self.met += met.len() as u64;
         let mut text = String::new();
@@ -189,7 +194,7 @@ impl<'o> Report<'o> {
     ///
     /// # Errors
     /// Output fails.
-    pub fn end(&mut self, ending: &Ending) -> Result<(), Failure> {
+    pub(crate) fn end(&mut self, ending: &Ending) -> Result<(), Failure> {
         if self.goals > 0 {
             self.text(&format!("\nverdict of the run: {} of {} goals are met\n", self.met, self.goals))?;
         }
@@ -202,7 +207,7 @@ impl<'o> Report<'o> {
     ///
     /// # Errors
     /// Output fails.
-    pub fn missing(&mut self, bench: &str, peer: &str, reason: &str) -> Result<(), Failure> {
+    pub(crate) fn missing(&mut self, bench: &str, peer: &str, reason: &str) -> Result<(), Failure> {
         self.incomplete = true;
         self.text(&format!("\nNOT MEASURED: {bench}, {peer}: {reason}\n"))?;
         let object = self.object("missing").text("bench", bench).text("peer", peer).text("reason", reason);
@@ -224,14 +229,14 @@ impl<'o> Report<'o> {
     ///
     /// # Errors
     /// Output fails.
-    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         written.map_err(|error| Failure::new(format!("the output is gone: {error}")))
     }
 
     /// Whether something was [missing](Self::missing).
     #[must_use]
-    pub fn is_incomplete(&self) -> bool {
+    pub(crate) fn is_incomplete(&self) -> bool {
         self.incomplete
     }
 
@@ -253,10 +258,17 @@ impl<'o> Report<'o> {
 /// A verdict on more goals than these lists only those that are not met.
 const MOST_LISTED: usize = 100;
 
+/// As records and tables have a number: whoever judges by these comes to the same verdict.
+fn written(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
 /// A line of a verdict.
 fn judged(text: &mut String, word: &str, value: &Value) {
     let Label { transport, config, op, .. } = &value.label;
-    let named: Vec<&str> = [*transport, config, op].into_iter().filter(|name| !name.is_empty()).collect();
+    // Where transports stand beside each other the configuration names its own.
+    let transport = if config.starts_with(transport) { "" } else { transport };
+    let named: Vec<&str> = [transport, config, op].into_iter().filter(|name| !name.is_empty()).collect();
     let bound = value.bound.map_or(String::new(), |bound| format!(", at most {}", plain(bound)));
     let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
     let _ = writeln!(text, "  {word:<8} {}: {} is {}{unit}{bound}", named.join(", "), value.what, plain(value.value));
@@ -436,6 +448,8 @@ mod tests {
         let value = |value| Value { label: label("x"), what: "calls".into(), value, unit: "", bound: Some(2.0) };
         report.values("counts", &[value(2.0), value(2.5)]).unwrap();
         report.records("counts", &[Value { bound: None, ..value(9.0) }]).unwrap();
+        // Two digits behind those that are written do not miss a goal.
+        report.records("counts", &[value(2.000_4)]).unwrap();
         report.verdict("counts", Cores::One(0)).unwrap();
         // What had its verdict is not judged again.
         report.verdict("switch", Cores::One(0)).unwrap();
@@ -445,7 +459,7 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         assert_eq!(text.matches("verdict").count(), 1, "{text}");
         for part in [
-            "verdict of counts: 1 of 2 goals",
+            "verdict of counts: 2 of 3 goals",
             "NOT MET  tcp, x, octet: calls is 2.500, at most 2",
             "1.200 (1.100-1.300) x floor blocking",
             "    1234       56     70  1.200",

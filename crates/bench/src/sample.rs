@@ -6,14 +6,14 @@ use corelane_sys::clock::{self, Monotonic};
 
 /// Times of calls in nanoseconds, in memory that is there, and touched, before the first call.
 #[derive(Clone, Debug, Default)]
-pub struct Samples {
+pub(crate) struct Samples {
     nanoseconds: Vec<u64>,
 }
 
 impl Samples {
     /// Room for `count` times.
     #[must_use]
-    pub fn with_room(count: usize) -> Self {
+    pub(crate) fn with_room(count: usize) -> Self {
         let mut nanoseconds = vec![u64::MAX; count];
         nanoseconds.clear();
         Samples { nanoseconds }
@@ -21,30 +21,24 @@ impl Samples {
 
     /// Adds one time; within the room there is no allocation.
     #[inline]
-    pub fn push(&mut self, nanoseconds: u64) {
+    pub(crate) fn push(&mut self, nanoseconds: u64) {
         self.nanoseconds.push(nanoseconds);
     }
 
     /// How many there are.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.nanoseconds.len()
     }
 
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.nanoseconds.is_empty()
-    }
-
     /// Forgets all but the first `count`.
-    pub fn truncate(&mut self, count: usize) {
+    pub(crate) fn truncate(&mut self, count: usize) {
         self.nanoseconds.truncate(count);
     }
 
     /// The times from the one numbered `first` on.
     #[must_use]
-    pub fn since(&self, first: usize) -> &[u64] {
+    pub(crate) fn since(&self, first: usize) -> &[u64] {
         self.nanoseconds.get(first..).unwrap_or_default()
     }
 }
@@ -56,7 +50,11 @@ impl Samples {
 /// # Errors
 /// That of the first call that fails; no further call is made.
 #[inline(always)]
-pub fn timed<E>(count: usize, into: &mut Samples, mut call: impl FnMut() -> Result<(), E>) -> Result<Duration, E> {
+pub(crate) fn timed<E>(
+    count: usize,
+    into: &mut Samples,
+    mut call: impl FnMut() -> Result<(), E>,
+) -> Result<Duration, E> {
     let began = clock::now();
     let mut last: Monotonic = began;
     for _ in 0..count {
@@ -70,31 +68,31 @@ pub fn timed<E>(count: usize, into: &mut Samples, mut call: impl FnMut() -> Resu
 
 /// Statistics of call times; all but the count and the rate in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// How many calls.
-    pub n: usize,
+    pub(crate) n: usize,
     /// The shortest.
-    pub min_us: f64,
+    pub(crate) min_us: f64,
     /// The median.
-    pub p50_us: f64,
+    pub(crate) p50_us: f64,
     /// 99 of 100 took no longer.
-    pub p99_us: f64,
+    pub(crate) p99_us: f64,
     /// 999 of 1000 took no longer.
-    pub p999_us: f64,
+    pub(crate) p999_us: f64,
     /// The longest.
-    pub max_us: f64,
+    pub(crate) max_us: f64,
     /// The arithmetic mean.
-    pub mean_us: f64,
+    pub(crate) mean_us: f64,
     /// The standard deviation: the jitter of the ORB literature.
-    pub sd_us: f64,
+    pub(crate) sd_us: f64,
     /// Calls per second, over the whole time of all repetitions.
-    pub per_s: f64,
+    pub(crate) per_s: f64,
 }
 
 impl Summary {
     /// Of `times` in nanoseconds that took `whole` together; none of no times.
     #[must_use]
-    pub fn of(times: &[u64], whole: Duration) -> Option<Summary> {
+    pub(crate) fn of(times: &[u64], whole: Duration) -> Option<Summary> {
         let mut sorted = times.to_vec();
         sorted.sort_unstable();
         let (first, last) = (*sorted.first()?, *sorted.last()?);
@@ -117,14 +115,14 @@ impl Summary {
 }
 
 /// The parts of all calls at which [`cdf_us`] looks.
-pub const CDF_PARTS: [f64; 31] = [
+pub(crate) const CDF_PARTS: [f64; 31] = [
     0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8,
     0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0,
 ];
 
 /// The distribution of call times: for each of [`CDF_PARTS`] the time in microseconds that so many calls do not exceed. Empty of none.
 #[must_use]
-pub fn cdf_us(times: &[u64]) -> Vec<f64> {
+pub(crate) fn cdf_us(times: &[u64]) -> Vec<f64> {
     if times.is_empty() {
         return Vec::new();
     }
@@ -141,7 +139,7 @@ fn quantile(sorted: &[u64], part: f64) -> u64 {
 
 /// The median of call times in microseconds; 0 of none.
 #[must_use]
-pub fn median_us(times: &[u64]) -> f64 {
+pub(crate) fn median_us(times: &[u64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     microseconds(quantile(&sorted, 0.5))

@@ -66,7 +66,11 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// It does not start.
-pub fn start_floor(carrier: Carrier, waiting: Waiting, placement: &Placement) -> Result<(Service, String), Failure> {
+pub(crate) fn start_floor(
+    carrier: Carrier,
+    waiting: Waiting,
+    placement: &Placement,
+) -> Result<(Service, String), Failure> {
     let waiting = match waiting {
         Waiting::Blocking => "blocking".to_owned(),
         Waiting::Looking => "looking".to_owned(),

@@ -26,7 +26,7 @@ const LONGEST_LINE: usize = 200 << 20;
 
 /// A running program that is spoken with by lines.
 #[derive(Debug)]
-pub struct Service {
+pub(crate) struct Service {
     name: String,
     child: Child,
     input: Option<ChildStdin>,
@@ -39,7 +39,7 @@ impl Service {
     ///
     /// # Errors
     /// It cannot be started, ends early, or says nothing in time.
-    pub fn start(
+    pub(crate) fn start(
         name: &str,
         mut command: Command,
         placement: &Placement,
@@ -64,7 +64,7 @@ impl Service {
     ///
     /// # Errors
     /// The program has ended, answers `error ...`, or does not answer in time.
-    pub fn ask(&mut self, line: &str, patience: Duration) -> Result<String, Failure> {
+    pub(crate) fn ask(&mut self, line: &str, patience: Duration) -> Result<String, Failure> {
         self.tell(line)?;
         let answer = self.line(patience)?;
         self.understood(answer)
@@ -88,7 +88,7 @@ impl Service {
 
     /// The process id.
     #[must_use]
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -109,7 +109,7 @@ impl Service {
     ///
     /// # Errors
     /// Its output ends, or nothing comes in time.
-    pub fn line(&mut self, patience: Duration) -> Result<String, Failure> {
+    pub(crate) fn line(&mut self, patience: Duration) -> Result<String, Failure> {
         let line = self.line_within(patience)?;
         line.ok_or_else(|| Failure::new(format!("{} says nothing for {} s", self.name, patience.as_secs())))
     }

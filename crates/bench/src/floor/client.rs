@@ -20,7 +20,7 @@ pub(super) const SETTLE: u8 = 1;
 
 /// One connection to a floor server.
 #[derive(Debug)]
-pub struct FloorClient {
+pub(crate) struct FloorClient {
     link: Link,
     request: Vec<u8>,
     reply: Vec<u8>,
@@ -38,7 +38,7 @@ impl FloorClient {
     ///
     /// # Errors
     /// Nobody listens there, or the sizes are too large, or those of oneways where there are none.
-    pub fn connect(address: &FloorAddress, sizes: Sizes) -> Result<Self, Failure> {
+    pub(crate) fn connect(address: &FloorAddress, sizes: Sizes) -> Result<Self, Failure> {
         if sizes.request == 0 || sizes.request.max(sizes.reply) > Sizes::LARGEST {
             return Err(Failure::new(format!("messages have 1 to {} octets", Sizes::LARGEST)));
         }
@@ -55,7 +55,7 @@ impl FloorClient {
     ///
     /// # Errors
     /// The server is gone.
-    pub fn exchange(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+    pub(crate) fn exchange(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.once()?;
         }
@@ -66,7 +66,7 @@ impl FloorClient {
     ///
     /// # Errors
     /// The server is gone.
-    pub fn flood(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+    pub(crate) fn flood(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.send()?;
         }
@@ -138,11 +138,11 @@ fn connected(address: &Address, sizes: Sizes) -> std::io::Result<OwnedFd> {
 
 /// Two-way exchanges as a subject of the harness.
 #[derive(Debug)]
-pub struct Exchange {
+pub(crate) struct Exchange {
     /// The connection.
-    pub client: FloorClient,
+    pub(crate) client: FloorClient,
     /// The server's process, if it is not this one.
-    pub server: Option<u32>,
+    pub(crate) server: Option<u32>,
 }
 
 impl Subject for Exchange {
@@ -157,11 +157,11 @@ impl Subject for Exchange {
 
 /// Oneways as a subject of the harness.
 #[derive(Debug)]
-pub struct OnewayFlood {
+pub(crate) struct OnewayFlood {
     /// The connection.
-    pub client: FloorClient,
+    pub(crate) client: FloorClient,
     /// The server's process, if it is not this one.
-    pub server: Option<u32>,
+    pub(crate) server: Option<u32>,
 }
 
 impl Subject for OnewayFlood {

@@ -51,7 +51,7 @@ pub(super) fn serve(mut bare: Bare, sizes: Sizes) {
 }
 
 /// What no exchange through shared memory can do without, and nothing else: both messages copied in and out, by one thread.
-pub struct Copies {
+pub(crate) struct Copies {
     pub(super) request: [Vec<u8>; 3],
     pub(super) reply: [Vec<u8>; 3],
 }
@@ -59,7 +59,7 @@ pub struct Copies {
 impl Copies {
     /// Of messages of these sizes.
     #[must_use]
-    pub fn new(sizes: Sizes) -> Self {
+    pub(crate) fn new(sizes: Sizes) -> Self {
         // Written to: memory that was never touched is one page of zeroes.
         let places = |size: usize| [vec![1; size], vec![2; size], vec![3; size]];
         Copies { request: places(sizes.request), reply: places(sizes.reply) }

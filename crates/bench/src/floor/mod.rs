@@ -15,24 +15,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use corelane_sys::socket::Address;
 
-pub use client::{Exchange, FloorClient, OnewayFlood};
-pub use memory::Copies;
-pub use server::{FloorServer, run as run_server};
+pub(crate) use client::{Exchange, FloorClient, OnewayFlood};
+pub(crate) use memory::Copies;
+pub(crate) use server::run as run_server;
 
 use crate::Failure;
 
 /// Sizes of the messages of one operation, in octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub(crate) struct Sizes {
     /// From the client to the server.
-    pub request: usize,
+    pub(crate) request: usize,
     /// From the server to the client; 0 for a oneway.
-    pub reply: usize,
+    pub(crate) reply: usize,
 }
 
 impl Sizes {
     /// Neither is larger: what a benchmark of messages needs, and a bound for what the server allocates.
-    pub const LARGEST: usize = 65 << 20;
+    pub(crate) const LARGEST: usize = 65 << 20;
 
     /// Those of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4): an object key and an operation name of these lengths, no service contexts,
     /// bodies of these lengths.
@@ -68,7 +68,7 @@ fn read_preamble(preamble: &[u8; 16]) -> Option<Sizes> {
 
 /// How the server waits for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub(crate) enum Waiting {
     /// A thread for each connection blocks in `recv`, or sleeps on a futex.
     Blocking,
     /// A thread for each connection looks for a while before it sleeps, and so does the client: shared memory only.
@@ -79,7 +79,7 @@ pub enum Waiting {
 
 /// What carries the octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
+pub(crate) enum Carrier {
     /// TCP over the loopback interface, without delay.
     Tcp,
     /// A Unix socket in the abstract name space.
@@ -90,17 +90,17 @@ pub enum Carrier {
 
 impl Carrier {
     /// All of them.
-    pub const ALL: [Carrier; 3] = [Carrier::Tcp, Carrier::Unix, Carrier::SharedMemory];
+    pub(crate) const ALL: [Carrier; 3] = [Carrier::Tcp, Carrier::Unix, Carrier::SharedMemory];
 
     /// The one with that name.
     #[must_use]
-    pub fn from_name(name: &str) -> Option<Carrier> {
+    pub(crate) fn from_name(name: &str) -> Option<Carrier> {
         Carrier::ALL.into_iter().find(|carrier| carrier.name() == name)
     }
 
     /// As labels say it.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Carrier::Tcp => "tcp",
             Carrier::Unix => "unix",
@@ -111,7 +111,7 @@ impl Carrier {
 
 /// Where a floor server is met, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FloorAddress {
+pub(crate) struct FloorAddress {
     socket: Address,
     /// The socket is where the memory is passed; both sides look before they sleep, or do not.
     memory: Option<bool>,
@@ -160,6 +160,7 @@ fn listening_address(carrier: Carrier) -> Address {
 
 #[cfg(test)]
 mod tests {
+    use super::server::FloorServer;
     use super::*;
     use crate::harness::Subject;
     use crate::sample::Samples;

@@ -22,7 +22,7 @@ use crate::service::serve_lines;
 const CHUNK: usize = 64 * 1024;
 
 /// A listening floor server. Dropping it ends its acceptor and its pool; other connections end with their clients.
-pub struct FloorServer {
+pub(crate) struct FloorServer {
     listener: Arc<OwnedFd>,
     pool: Option<Arc<Pool>>,
     address: FloorAddress,
@@ -33,13 +33,13 @@ impl FloorServer {
     ///
     /// # Errors
     /// The limits of the process, or the carrier has no such way to wait.
-    pub fn open(carrier: Carrier, waiting: Waiting) -> Result<Self, Failure> {
+    pub(crate) fn open(carrier: Carrier, waiting: Waiting) -> Result<Self, Failure> {
         Self::start(carrier, waiting).map_err(|error| Failure::new(format!("the floor server does not start: {error}")))
     }
 
     /// Where it listens.
     #[must_use]
-    pub fn address(&self) -> &FloorAddress {
+    pub(crate) fn address(&self) -> &FloorAddress {
         &self.address
     }
 
@@ -80,7 +80,7 @@ impl Drop for FloorServer {
 ///
 /// # Errors
 /// It cannot listen.
-pub fn run(carrier: Carrier, waiting: Waiting) -> Result<(), Failure> {
+pub(crate) fn run(carrier: Carrier, waiting: Waiting) -> Result<(), Failure> {
     let server = FloorServer::open(carrier, waiting)?;
     println!("ready {}", server.address());
     serve_lines(|_| None).map_err(|error| Failure::new(error.to_string()))

@@ -251,12 +251,12 @@ mod tests {
         let mut runs = Vec::new();
         read::add(&mut runs, "first", &(of("high", 0) + &of("high", 5) + &of("low", 1) + &of("low", 5))).unwrap();
         let page = render(&runs);
-        for curve in ["lanes, median", "lanes, p99", "lanes, mean", "lanes, jitter (standard deviation)"] {
+        for curve in ["lanes, median", "lanes, p99", "lanes, mean", "lanes, jitter"] {
             let title = format!("<title>Corelane {curve}</title>");
             assert_eq!(page.matches(&title).count(), 2, "{curve}: both clients");
         }
         // Where there are no low-priority clients too.
-        assert!(page.contains("jitter (standard deviation): 1.5 at 0"), "{page}");
+        assert!(page.contains("lanes, jitter: 1.5 at 0"), "{page}");
     }
 
     #[test]

@@ -135,11 +135,10 @@ fn curves(lines: &[Of<'_, ResultLine>], several: bool) -> String {
 
 /// What the papers draw of clients of high and low priority: mean and standard deviation along the number of these.
 fn papers_curves(lines: &[Of<'_, ResultLine>], several: bool) -> String {
-    let measures: [Measure; 2] =
-        [("mean", |line| line.mean, false), ("jitter (standard deviation)", |line| line.sd, false)];
+    let measures: [Measure; 2] = [("mean", |line| line.mean, false), ("jitter", |line| line.sd, false)];
     let mut text = String::new();
-    for measure in measures {
-        let _ = write!(text, "<h4>{}</h4>{}", escaped(measure.0), curves_of(&[measure], lines, several));
+    for (title, measure) in ["Mean", "Jitter: standard deviation"].into_iter().zip(measures) {
+        let _ = write!(text, "<h4>{title}</h4>{}", curves_of(&[measure], lines, several));
     }
     text
 }

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Which ORB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// In C++.
     OmniOrb,
     /// In Java.
@@ -32,7 +32,7 @@ pub enum Kind {
 impl Kind {
     /// As labels say it.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::OmniOrb => "omniORB",
             Kind::JacOrb => "JacORB",
@@ -42,7 +42,7 @@ impl Kind {
 
     /// Whether its server can be reached like that.
     #[must_use]
-    pub fn carries(self, carrier: Carrier) -> bool {
+    pub(crate) fn carries(self, carrier: Carrier) -> bool {
         carrier == Carrier::Tcp || (self == Kind::OmniOrb && carrier == Carrier::Unix)
     }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Kind {
 
 /// A peer whose program is built.
 #[derive(Clone, Debug)]
-pub struct Peer {
+pub(crate) struct Peer {
     kind: Kind,
     /// The folder with what was built.
     out: PathBuf,
@@ -105,7 +105,7 @@ pub(crate) struct Counting {
 
 /// How an omniORB server gives connections to threads; the others have one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Threads {
+pub(crate) enum Threads {
     /// What the ORB does unless it is told otherwise: omniORB has a thread for each connection.
     Usual,
     /// A pool; connections without a call are watched by one thread.
@@ -114,7 +114,7 @@ pub enum Threads {
 
 /// How a client calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Invocation {
+pub(crate) enum Invocation {
     /// By code that was made from the IDL.
     Stubs,
     /// By requests that are put together at run time; omniORB only.
@@ -126,7 +126,7 @@ impl Peer {
     ///
     /// # Errors
     /// The sources, a tool or the library are missing; the text says what to do.
-    pub fn build(kind: Kind, peers: &Path) -> Result<Self, Failure> {
+    pub(crate) fn build(kind: Kind, peers: &Path) -> Result<Self, Failure> {
         let sources = peers.join(kind.folder());
         if !sources.join(kind.source()).is_file() {
             return Err(Failure::new(format!(
@@ -158,13 +158,13 @@ impl Peer {
 
     /// Which ORB it is.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
     /// The program file, of those that are programs of the machine.
     #[must_use]
-    pub fn program(&self) -> PathBuf {
+    pub(crate) fn program(&self) -> PathBuf {
         self.out.join("bench")
     }
 
@@ -193,7 +193,7 @@ impl Peer {
     ///
     /// # Errors
     /// It does not start, or has no such carrier.
-    pub fn serve(
+    pub(crate) fn serve(
         &self,
         carrier: Carrier,
         threads: Threads,
@@ -222,7 +222,7 @@ impl Peer {
     ///
     /// # Errors
     /// It does not start, or the server does not answer; or it does not call like that.
-    pub fn client(
+    pub(crate) fn client(
         &self,
         reference: &str,
         operation: Operation,
@@ -267,7 +267,7 @@ pub(crate) fn output_folder(name: &str) -> Result<PathBuf, Failure> {
 
 /// Calls of one operation by a peer's client.
 #[derive(Debug)]
-pub struct Calls {
+pub(crate) struct Calls {
     name: String,
     client: Service,
     operation: Operation,
