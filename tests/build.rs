@@ -12,6 +12,7 @@ fn main() {
         .compile("idl/direct.idl")
         .compile("idl/timed.idl")
         .compile("idl/plain.idl")
+        .compile("idl/large.idl")
         .compile("idl/lints.idl");
     // What the compiler's own tests look at.
     corelane_idl::Builder::new().idl_4().compile("../crates/idl/tests/accepted/values.idl");

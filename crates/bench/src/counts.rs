@@ -108,10 +108,12 @@ struct Bound {
 
 impl Bounds {
     fn of(architecture: Architecture, operation: Operation, precise: bool) -> Bounds {
-        use Operation::{Long, Longs, Nothing, Octet, Octets, Oneway, Short, Struct, Structs, Text};
+        use Operation::{
+            Long, Longs, Nothing, Octet, Octets, Oneway, Short, Struct, Structs, TakeLongs, TakeOctets, Text,
+        };
         // For a result of variable size there is one: the servant's at the server, the caller's at the client.
         let allocations = Some(match operation {
-            Nothing | Octet | Short | Long | Struct | Oneway => 0.0,
+            Nothing | Octet | Short | Long | Struct | Oneway | TakeLongs(_) | TakeOctets(_) => 0.0,
             Longs(_) | Structs(_) | Octets(_) | Text(_) => 1.0,
         });
         if operation.is_oneway() {

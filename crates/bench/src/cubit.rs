@@ -17,7 +17,7 @@ use crate::report::{PER_CALL, Report, Value};
 use crate::scene::{Cast, Other, Scene, carrier_of_others, no_spin};
 
 /// What is called unless something else is asked for.
-const USUAL: [Operation; 15] = [
+const USUAL: [Operation; 18] = [
     Operation::Nothing,
     Operation::Octet,
     Operation::Short,
@@ -32,6 +32,10 @@ const USUAL: [Operation; 15] = [
     Operation::Octets(1024),
     Operation::Octets(1 << 20),
     Operation::Octets(16 << 20),
+    // One way, so that nobody has to copy what he is given to give it back.
+    Operation::TakeLongs(1024),
+    Operation::TakeOctets(1024),
+    Operation::TakeOctets(16 << 20),
     Operation::Oneway,
 ];
 
@@ -67,7 +71,7 @@ pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut P
         report.values(&format!("cubit{over}: by operation"), &side_by_side(&all))?;
         let transfer = transfer(&all);
         if !transfer.is_empty() {
-            report.values(&format!("cubit{over}: octet sequences, each way"), &transfer)?;
+            report.values(&format!("cubit{over}: octet sequences"), &transfer)?;
         }
     }
     Ok(())
@@ -82,7 +86,7 @@ pub(crate) fn sizes(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let all = one_by_one(bench, Carrier::Tcp, Vec::new(), operations, options, report, progress)?;
-    report.values(&format!("{bench}: octet sequences, each way"), &transfer(&all))
+    report.values(&format!("{bench}: octet sequences"), &transfer(&all))
 }
 
 /// A group for each operation: floors, the others, Corelane.
@@ -178,12 +182,16 @@ fn side_by_side(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
 fn transfer(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
     let mut values = Vec::new();
     for (operation, figures) in all {
-        let Operation::Octets(length) = *operation else { continue };
+        let (length, what) = match *operation {
+            Operation::Octets(length) => (length, "there, and as many back"),
+            Operation::TakeOctets(length) => (length, "there, and nothing back"),
+            _ => continue,
+        };
         for figure in figures {
             let along = Along { series: figure.label.config.clone(), axis: "octets", x: length as u64 };
             values.push(Value {
                 label: Label { along: Some(along), ..figure.label.clone() },
-                what: "there, and as many back".to_owned(),
+                what: what.to_owned(),
                 value: length as f64 / f64::from(1 << 20) / (figure.summary.p50_us / 1e6),
                 unit: "MiB/s",
                 bound: None,
@@ -230,11 +238,13 @@ mod tests {
             calls: 4,
         };
         let octets = Operation::Octets(1 << 20);
-        let all = [(octets, vec![figure(octets)]), (Operation::Oneway, vec![figure(Operation::Oneway)])];
+        let taken = Operation::TakeOctets(1 << 20);
+        let all = [octets, Operation::Oneway, taken].map(|operation| (operation, vec![figure(operation)]));
         let table = side_by_side(&all);
         assert_eq!((table[0].value, table[1].value), (1000.0, 500_000.0));
         let transfer = transfer(&all);
-        assert_eq!((transfer.len(), transfer[0].value), (1, 1000.0));
+        assert_eq!((transfer.len(), transfer[0].value, transfer[1].value), (2, 1000.0, 1000.0));
+        assert!(transfer[0].what.ends_with("as many back") && transfer[1].what.ends_with("nothing back"));
         assert_eq!(transfer[0].label.along.as_ref().unwrap().x, 1 << 20);
     }
 }

@@ -29,6 +29,10 @@ pub enum Operation {
     Text(usize),
     /// An octet there, nothing back.
     Oneway,
+    /// So many longs there, their number back.
+    TakeLongs(usize),
+    /// So many octets there, their number back.
+    TakeOctets(usize),
 }
 
 /// Arguments have at most so many octets, besides the length of a sequence.
@@ -63,14 +67,16 @@ impl Operation {
             ("structs", Some(count)) => Some(Operation::Structs(count)),
             ("octets", Some(count)) => Some(Operation::Octets(count)),
             ("string", Some(count)) => Some(Operation::Text(count)),
+            ("take_longs", Some(count)) => Some(Operation::TakeLongs(count)),
+            ("take_octets", Some(count)) => Some(Operation::TakeOctets(count)),
             _ => None,
         };
         // Bounded before the size of the body is worked out, which is a few octets for each element.
         let bounded = found.filter(|_| number.unwrap_or(0) <= MOST_OCTETS);
         bounded.filter(|operation| operation.body() <= MOST_OCTETS + 4).ok_or_else(|| {
             Failure::new(format!(
-                "there is no operation `{name}`; there are nothing, octet, short, long, struct, oneway, and longsN, structsN, octetsN \
-                 and stringN with a number of elements that take up to {MOST_OCTETS} octets"
+                "there is no operation `{name}`; there are nothing, octet, short, long, struct, oneway, and longsN, structsN, octetsN, \
+                 stringN, take_longsN and take_octetsN with a number of elements that take up to {MOST_OCTETS} octets"
             ))
         })
     }
@@ -99,6 +105,8 @@ impl Operation {
             Operation::Structs(_) => "echo_structs",
             Operation::Octets(_) => "echo_octets",
             Operation::Text(_) => "echo_string",
+            Operation::TakeLongs(_) => "take_longs",
+            Operation::TakeOctets(_) => "take_octets",
             Operation::Oneway => "take_octet",
         }
     }
@@ -112,28 +120,39 @@ impl Operation {
             Operation::Long => 4,
             // Octet, gap of 3, long, short.
             Operation::Struct => 10,
-            Operation::Longs(count) => 4 + 4 * count,
+            Operation::Longs(count) | Operation::TakeLongs(count) => 4 + 4 * count,
             // The first begins at 4 and takes 10, as above. Each further one begins 2 behind a multiple of 4: octet, gap of 1,
             // long, short.
             Operation::Structs(0) => 4,
             Operation::Structs(count) => 4 + 10 + 8 * (count - 1),
-            Operation::Octets(count) => 4 + count,
+            Operation::Octets(count) | Operation::TakeOctets(count) => 4 + count,
             // The NUL travels too.
             Operation::Text(count) => 4 + count + 1,
         }
+    }
+
+    /// Whether the result is as long as the argument.
+    #[must_use]
+    pub fn echoes(self) -> bool {
+        !matches!(self, Operation::Oneway | Operation::TakeLongs(_) | Operation::TakeOctets(_))
     }
 
     /// An octet sequence whose messages are as large; none for a oneway and for arguments smaller than an empty sequence.
     #[must_use]
     pub fn as_octets(self) -> Option<Operation> {
         let length = self.body().checked_sub(4)?;
-        (!self.is_oneway()).then_some(Operation::Octets(length))
+        match self {
+            Operation::Oneway => None,
+            _ if self.echoes() => Some(Operation::Octets(length)),
+            _ => Some(Operation::TakeOctets(length)),
+        }
     }
 
     /// The sizes of its messages in GIOP 1.2, for an object key of this length.
     #[cfg(test)]
     pub(crate) fn sizes(self, key: usize) -> Sizes {
-        let sizes = Sizes::giop(key, self.idl_name().len(), self.body(), self.body());
+        let result = if self.echoes() { self.body() } else { 4 };
+        let sizes = Sizes::giop(key, self.idl_name().len(), self.body(), result);
         if self.is_oneway() { Sizes { reply: 0, ..sizes } } else { sizes }
     }
 }
@@ -151,6 +170,8 @@ impl fmt::Display for Operation {
             Operation::Octets(count) => write!(f, "octets{count}"),
             Operation::Text(count) => write!(f, "string{count}"),
             Operation::Oneway => f.write_str("oneway"),
+            Operation::TakeLongs(count) => write!(f, "take_longs{count}"),
+            Operation::TakeOctets(count) => write!(f, "take_octets{count}"),
         }
     }
 }
@@ -161,9 +182,9 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for name in
-            ["nothing", "octet", "short", "long", "struct", "oneway", "longs4", "structs1024", "octets0", "string20"]
-        {
+        let single = ["nothing", "octet", "short", "long", "struct", "oneway"];
+        let many = ["longs4", "structs1024", "octets0", "string20", "take_longs4", "take_octets16777216"];
+        for name in single.into_iter().chain(many) {
             assert_eq!(Operation::from_name(name).unwrap().to_string(), name);
         }
         assert_eq!(Operation::from_name("octets67108864").unwrap(), Operation::Octets(64 << 20));
@@ -179,6 +200,7 @@ mod tests {
         assert_eq!(Operation::Structs(3).body(), 4 + 10 + 8 + 8);
         assert_eq!(Operation::Longs(1024).body(), 4100);
         assert_eq!(Operation::Structs(3).as_octets(), Some(Operation::Octets(26)));
+        assert_eq!(Operation::TakeLongs(3).as_octets(), Some(Operation::TakeOctets(12)));
         assert_eq!((Operation::Octet.as_octets(), Operation::Oneway.as_octets()), (None, None));
         assert_eq!(Operation::Oneway.sizes(12).reply, 0);
         assert_eq!(Operation::Octet.sizes(12).request, 65);

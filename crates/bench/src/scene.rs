@@ -217,7 +217,7 @@ impl Scene {
                 variants.push(variant);
             }
         }
-        if self.carrier == Carrier::SharedMemory && sizes.request.min(sizes.reply) >= LARGE {
+        if self.carrier == Carrier::SharedMemory && sizes.request.max(sizes.reply) >= LARGE {
             let label = self.label("floor", "none", operation, "memcpy, in and out".to_owned());
             variants.push(Variant { label, subject: Box::new(Copies::new(sizes)), against: vec![0] });
         }

@@ -36,6 +36,8 @@ class Target : public Cubit::Target {
   Cubit::Octets echoOctets(Cubit::Octets v, const Ice::Current&) override { return v; }
   std::string echoString(std::string v, const Ice::Current&) override { return v; }
   void takeOctet(Ice::Byte, const Ice::Current&) override {}
+  int takeLongs(Cubit::Longs v, const Ice::Current&) override { return static_cast<int>(v.size()); }
+  int takeOctets(Cubit::Octets v, const Ice::Current&) override { return static_cast<int>(v.size()); }
 };
 
 int serve(const Ice::CommunicatorPtr& communicator) {
@@ -134,6 +136,16 @@ Run run(const std::shared_ptr<Cubit::TargetPrx>& t, const std::string& op, unsig
   if (long n = length(op, "string"); n >= 0) {
     std::string sent(n, 'x');
     return sequences(sent, warm_up, count, [&] { return t->echoString(sent); });
+  }
+  if (long n = length(op, "take_longs"); n >= 0) {
+    Cubit::Longs sent(n);
+    for (long i = 0; i < n; ++i) sent[i] = i;
+    return timed([&] { expect(t->takeLongs(sent) == n); });
+  }
+  if (long n = length(op, "take_octets"); n >= 0) {
+    Cubit::Octets sent(n);
+    for (long i = 0; i < n; ++i) sent[i] = static_cast<Ice::Byte>(i & 0xff);
+    return timed([&] { expect(t->takeOctets(sent) == n); });
   }
   throw std::runtime_error("there is no operation " + op);
 }

@@ -6,7 +6,7 @@
 // The server prints "ready IOR:..." and ends when its standard input does.
 // The client prints "ready", then reads commands, one a line, until its standard input ends:
 //   run OPERATION WARM-UP COUNT [dynamic]   answered by "times WHOLE T1 T2 ... Tcount": nanoseconds, WHOLE from the first call to the end of the
-//                                 last. Operations: nothing octet short long struct longsN structsN octetsN stringN oneway. A oneway's times are those of the
+//                                 last. Operations: nothing octet short long struct longsN structsN octetsN stringN take_longsN take_octetsN oneway. A oneway's times are those of the
 //                                 sending; WHOLE lasts until a two-way call after the last one has returned.
 //   call OPERATION COUNT          answered by "called": the same without a look at the clock between the calls.
 // Whatever it does not understand is answered by "error TEXT".
@@ -45,6 +45,8 @@ class Target : public POA_Cubit::CountedTarget {
   Cubit::Octets* echo_octets(const Cubit::Octets& v) override { return new Cubit::Octets(v); }
   char* echo_string(const char* v) override { return CORBA::string_dup(v); }
   void take_octet(CORBA::Octet) override {}
+  CORBA::ULong take_longs(const Cubit::Longs& v) override { return v.length(); }
+  CORBA::ULong take_octets(const Cubit::Octets& v) override { return v.length(); }
   Cubit::Tally counted() override { throw CORBA::NO_IMPLEMENT(); }
   CORBA::ULong work(CORBA::ULong rounds) override {
     // The same computation as that of Corelane's servant.
@@ -163,6 +165,18 @@ Run run(Cubit::Target_ptr t, const std::string& op, unsigned warm_up, unsigned c
     expect(sent == first.in());
     return timed([&] { CORBA::String_var got = t->echo_string(sent.c_str()); expect(std::strlen(got) == sent.size()); });
   }
+  if (long n = length(op, "take_longs"); n >= 0) {
+    Cubit::Longs sent;
+    sent.length(n);
+    for (long i = 0; i < n; ++i) sent[i] = i;
+    return timed([&] { expect(t->take_longs(sent) == static_cast<CORBA::ULong>(n)); });
+  }
+  if (long n = length(op, "take_octets"); n >= 0) {
+    Cubit::Octets sent;
+    sent.length(n);
+    for (long i = 0; i < n; ++i) sent[i] = i & 0xff;
+    return timed([&] { expect(t->take_octets(sent) == static_cast<CORBA::ULong>(n)); });
+  }
   throw std::runtime_error("there is no operation " + op);
 }
 
@@ -254,6 +268,28 @@ Run run_dynamic(Cubit::Target_ptr t, const std::string& op, unsigned warm_up, un
     sent.length(n);
     for (long i = 0; i < n; ++i) sent[i] = i & 0xff;
     return echoes(sent, "echo_octets", Cubit::_tc_Octets);
+  }
+  auto takes = [&](const auto& sent, const char* name) {
+    return timed([&, name] {
+      CORBA::Any argument;
+      argument <<= sent;
+      invoke(t, name, argument, CORBA::_tc_ulong, [&](CORBA::Any& any) {
+        CORBA::ULong v = 0;
+        return (any >>= v) && v == sent.length();
+      });
+    });
+  };
+  if (long n = length(op, "take_longs"); n >= 0) {
+    Cubit::Longs sent;
+    sent.length(n);
+    for (long i = 0; i < n; ++i) sent[i] = i;
+    return takes(sent, "take_longs");
+  }
+  if (long n = length(op, "take_octets"); n >= 0) {
+    Cubit::Octets sent;
+    sent.length(n);
+    for (long i = 0; i < n; ++i) sent[i] = i & 0xff;
+    return takes(sent, "take_octets");
   }
   throw std::runtime_error("there is no dynamic operation " + op);
 }

@@ -7,6 +7,7 @@ use corelane::{ObjectRef, Orb, Reference};
 use corelane_sys::clock;
 
 use super::generated::cubit::{CountedTargetRef, Mixed};
+use super::servant::length;
 use crate::Failure;
 use crate::crowd::Member;
 use crate::harness::Subject;
@@ -124,6 +125,14 @@ fn repeated(target: &CountedTargetRef, operation: Operation, times: &mut impl Re
             let sent = "x".repeat(length);
             expect(target.echo_string(&sent)? == sent)?;
             times.around(|| expect(target.echo_string(&sent)?.len() == sent.len()))
+        }
+        Operation::TakeLongs(count) => {
+            let sent: Vec<i32> = (0..count).map(|number| number as i32).collect();
+            times.around(|| expect(target.take_longs(&sent)? == length(count)))
+        }
+        Operation::TakeOctets(count) => {
+            let sent: Vec<u8> = (0..count).map(|number| number as u8).collect();
+            times.around(|| expect(target.take_octets(&sent)? == length(count)))
         }
     }
 }

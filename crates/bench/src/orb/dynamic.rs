@@ -7,6 +7,7 @@ use corelane::{Any, ObjectRef, Octets, TypeCode, Typed};
 use corelane_sys::clock;
 
 use super::generated::cubit::Mixed;
+use super::servant::length;
 use crate::Failure;
 use crate::harness::Subject;
 use crate::operation::Operation;
@@ -40,6 +41,14 @@ impl Dynamic {
                 self.echoes("echo_octets", &sent, count, into)
             }
             Operation::Text(length) => self.echoes("echo_string", &"x".repeat(length), count, into),
+            Operation::TakeLongs(elements) => {
+                let sent: Vec<i32> = (0..elements).map(|number| number as i32).collect();
+                self.returns("take_longs", &sent, &length(elements), count, into)
+            }
+            Operation::TakeOctets(elements) => {
+                let sent = Octets::from((0..elements).map(|number| number as u8).collect::<Vec<u8>>());
+                self.returns("take_octets", &sent, &length(elements), count, into)
+            }
             Operation::Oneway => timed(count, into, || {
                 let sent = self.object.request("take_octet").input(Any::new(&7_u8)?).send_oneway();
                 Ok(sent?)
@@ -58,10 +67,21 @@ impl Dynamic {
         count: usize,
         into: &mut Samples,
     ) -> Result<Duration, Failure> {
+        self.returns(name, sent, sent, count, into)
+    }
+
+    fn returns<T: Typed, R: Typed + PartialEq>(
+        &self,
+        name: &str,
+        sent: &T,
+        expected: &R,
+        count: usize,
+        into: &mut Samples,
+    ) -> Result<Duration, Failure> {
         timed(count, into, || {
-            let request = self.object.request(name).input(Any::new(sent)?).returns(T::type_code());
-            let back: T = answered(request.invoke())?.result.extract()?;
-            if back == *sent { Ok(()) } else { Err(Failure::new("the reply is not what was sent")) }
+            let request = self.object.request(name).input(Any::new(sent)?).returns(R::type_code());
+            let back: R = answered(request.invoke())?.result.extract()?;
+            if back == *expected { Ok(()) } else { Err(Failure::new("the reply is not what was sent")) }
         })
     }
 }
@@ -115,6 +135,8 @@ mod tests {
             Operation::Structs(3),
             Operation::Octets(3),
             Operation::Text(3),
+            Operation::TakeLongs(3),
+            Operation::TakeOctets(3),
             Operation::Oneway,
         ] {
             let object = object(&client, &text).unwrap();

@@ -1,4 +1,4 @@
-//! The servant that all benchmarks of calls use: each operation returns its argument.
+//! The servant that all benchmarks of calls use: each operation returns its argument, or how long that was.
 
 use corelane::{Octets, SystemException};
 use corelane_sys::{counters, probe};
@@ -58,6 +58,19 @@ impl Target for Echo {
     fn take_octet(&self, _: u8) -> Result<(), SystemException> {
         Ok(())
     }
+
+    fn take_longs(&self, v: &[i32]) -> Result<u32, SystemException> {
+        upcall(|| Ok(length(v.len())))
+    }
+
+    fn take_octets(&self, v: &[u8]) -> Result<u32, SystemException> {
+        upcall(|| Ok(length(v.len())))
+    }
+}
+
+/// As the wire counts.
+pub(crate) fn length(elements: usize) -> u32 {
+    u32::try_from(elements).unwrap_or(u32::MAX)
 }
 
 /// Something that takes a processor a while, in proportion to `rounds`, and touches no memory.

@@ -38,6 +38,8 @@ public final class Bench {
         @Override public byte[] echo_octets(byte[] v) { return v; }
         @Override public String echo_string(String v) { return v; }
         @Override public void take_octet(byte v) {}
+        @Override public int take_longs(int[] v) { return v.length; }
+        @Override public int take_octets(byte[] v) { return v.length; }
     }
 
     private interface Call {
@@ -110,6 +112,16 @@ public final class Bench {
             String sent = "x".repeat(length(op, "string"));
             expect(t.echo_string(sent).equals(sent));
             return () -> expect(t.echo_string(sent).length() == sent.length());
+        }
+        if (op.startsWith("take_longs")) {
+            int[] sent = new int[length(op, "take_longs")];
+            for (int i = 0; i < sent.length; ++i) sent[i] = i;
+            return () -> expect(t.take_longs(sent) == sent.length);
+        }
+        if (op.startsWith("take_octets")) {
+            byte[] sent = new byte[length(op, "take_octets")];
+            for (int i = 0; i < sent.length; ++i) sent[i] = (byte) i;
+            return () -> expect(t.take_octets(sent) == sent.length);
         }
         throw new IllegalArgumentException("there is no operation " + op);
     }
