@@ -5,7 +5,7 @@ use corelane::Orb;
 use crate::Failure;
 use crate::cubit::extent;
 use crate::floor::{Carrier, Sizes};
-use crate::harness::{Compare, Group, Progress, Variant, measure};
+use crate::harness::{Compare, Group, Progress, Variant};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::object;
@@ -95,7 +95,6 @@ fn run(
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    let mut group = Group { title, compare: compare(operation), variants };
-    let figures = measure(&mut group, &extent(options.extent, sizes), &options.placement, progress)?;
-    report.figures(&group.title, group.compare, &figures)
+    let group = Group { title, compare: compare(operation), variants };
+    report.measure(group, &extent(options.extent, sizes), &options.placement, progress).map(drop)
 }

@@ -14,7 +14,7 @@ use corelane_sys::clock;
 use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling, Tid};
 
 use crate::Failure;
-use crate::harness::{Compare, Extent, Figure, Group, Label, Progress, Subject, Variant, measure};
+use crate::harness::{Compare, Extent, Figure, Group, Label, Progress, Subject, Variant};
 use crate::options::{Depth, Options};
 use crate::orb::client::target;
 use crate::orb::generated::cubit::{CountedTarget, CountedTargetRef};
@@ -212,13 +212,12 @@ pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Pro
         let below = scavenger.as_ref().map(|scavenger| scavenger.id);
         let (mut variants, seen) = orbs.variants(rounds, work, below)?;
         variants.iter_mut().skip(1).for_each(|variant| variant.against = vec![0]);
-        let mut group = Group {
+        let group = Group {
             title: format!("cpu, servant with {work}, client and server in one process"),
             compare: Compare::Median,
             variants,
         };
-        let figures = measure(&mut group, &extent(options, rounds), &placement, progress)?;
-        report.figures(&group.title, group.compare, &figures)?;
+        let figures = report.measure(group, &extent(options, rounds), &placement, progress)?;
         let mut values = overhead(&figures, &seen, scavenger.is_some());
         if rounds == 0 {
             values.extend(over_virtual(&figures));

@@ -6,7 +6,7 @@ use corelane::Orb;
 use crate::Failure;
 use crate::call::{compare, message_sizes};
 use crate::floor::{Carrier, Sizes};
-use crate::harness::{Along, Compare, Extent, Figure, Group, Label, Progress, Subject, Variant, measure};
+use crate::harness::{Along, Compare, Extent, Figure, Group, Label, Progress, Subject, Variant};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::object;
@@ -117,9 +117,8 @@ fn one_by_one(
         }
         let over = if carrier == Carrier::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
         let title = format!("{bench} {operation}{over}: {} octets there, {} back", sizes.request, sizes.reply);
-        let mut group = Group { title, compare: compare(operation), variants: cast.variants };
-        let figures = measure(&mut group, &extent(options.extent, sizes), &options.placement, progress)?;
-        report.figures(&group.title, group.compare, &figures)?;
+        let group = Group { title, compare: compare(operation), variants: cast.variants };
+        let figures = report.measure(group, &extent(options.extent, sizes), &options.placement, progress)?;
         all.push((operation, figures));
     }
     Ok(all)

@@ -6,7 +6,7 @@ use corelane::{Orb, Reference};
 use corelane_sys::process;
 
 use crate::Failure;
-use crate::harness::{Along, Compare, Group, Label, Progress, Variant, measure};
+use crate::harness::{Along, Compare, Group, Label, Progress, Variant};
 use crate::options::Options;
 use crate::orb::client::{Names, Rounds, object};
 use crate::orb::generated::cubit::CountedTargetRef;
@@ -209,9 +209,8 @@ fn compare(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     variants.iter_mut().skip(1).for_each(|variant| variant.against = vec![0]);
-    let mut group = Group { title, compare: Compare::Median, variants };
-    let figures = measure(&mut group, &options.extent, &options.placement, progress)?;
-    report.figures(&group.title, group.compare, &figures)
+    let group = Group { title, compare: Compare::Median, variants };
+    report.measure(group, &options.extent, &options.placement, progress).map(drop)
 }
 
 fn label(op: &str, config: String, series: &str, (axis, x): (&'static str, usize)) -> Label {

@@ -133,6 +133,8 @@ const RE_WARM: usize = 50;
 
 /// What a variant has gathered.
 struct Gathered {
+    /// What it has gathered until then is nobody's.
+    failed: bool,
     samples: Samples,
     /// Calls to which the cost belongs.
     calls: usize,
@@ -142,16 +144,24 @@ struct Gathered {
     cost: Cost,
 }
 
-/// Runs a group.
+/// What came of a group.
+pub(crate) struct Measured {
+    /// Of the variants that did not fail.
+    pub(crate) figures: Vec<Figure>,
+    /// Other ORBs that failed, with their reasons.
+    pub(crate) failed: Vec<(Label, Failure)>,
+}
+
+/// Runs a group. Another ORB that fails has no further turn; the rest goes on.
 ///
 /// # Errors
-/// The first failure of a variant, with its name.
+/// The first failure of a variant of ours or of a bare socket, with its name.
 pub(crate) fn measure(
     group: &mut Group,
     extent: &Extent,
     placement: &Placement,
     progress: &mut Progress,
-) -> Result<Vec<Figure>, Failure> {
+) -> Result<Measured, Failure> {
     let placed = placement.enter(Side::Client);
     let _placed = placed.map_err(|error| {
         Failure::new(format!(
@@ -160,8 +170,12 @@ pub(crate) fn measure(
         ))
     })?;
     let mut all: Vec<Gathered> = group.variants.iter().map(|_| Gathered::with_room(extent)).collect();
+    let mut failed = Vec::new();
     for repetition in 0..extent.repetitions {
         for (variant, gathered) in group.variants.iter_mut().zip(&mut all) {
+            if gathered.failed {
+                continue;
+            }
             progress.show(&format!(
                 "{}: {} {} ({} of {})",
                 group.title,
@@ -170,16 +184,29 @@ pub(crate) fn measure(
                 repetition + 1,
                 extent.repetitions
             ));
-            gathered.turn(variant, extent)?;
+            match gathered.turn(variant, extent) {
+                Ok(()) => {}
+                Err(failure) if is_ours(variant.label.peer) => return Err(failure),
+                Err(failure) => {
+                    gathered.failed = true;
+                    failed.push((variant.label.clone(), failure));
+                }
+            }
         }
     }
     progress.clear();
-    Ok(compared(group, all))
+    Ok(Measured { figures: compared(group, all), failed })
+}
+
+/// Whether there is nothing to compare without it: Corelane, or bare sockets.
+pub(crate) fn is_ours(peer: &str) -> bool {
+    matches!(peer, "Corelane" | "floor")
 }
 
 impl Gathered {
     fn with_room(extent: &Extent) -> Self {
         Gathered {
+            failed: false,
             samples: Samples::with_room(extent.count * extent.repetitions),
             calls: 0,
             whole: Duration::ZERO,
@@ -214,7 +241,7 @@ impl Gathered {
 fn compared(group: &Group, all: Vec<Gathered>) -> Vec<Figure> {
     let mut figures = Vec::with_capacity(all.len());
     let summaries: Vec<Option<Summary>> =
-        all.iter().map(|gathered| Summary::of(gathered.samples.since(0), gathered.whole)).collect();
+        all.iter().map(|one| Summary::of(one.samples.since(0), one.whole).filter(|_| !one.failed)).collect();
     for (index, variant) in group.variants.iter().enumerate() {
         let (Some(summary), gathered) = (summaries[index], &all[index]) else {
             continue;
@@ -366,7 +393,7 @@ mod tests {
     fn variants_take_turns_and_are_compared_within_the_run() {
         for compare in [Compare::Median, Compare::Rate] {
             let figures =
-                measure(&mut group(compare), &EXTENT, &Placement::default(), &mut Progress::silent()).unwrap();
+                measure(&mut group(compare), &EXTENT, &Placement::default(), &mut Progress::silent()).unwrap().figures;
             assert_eq!(figures.len(), 3);
             assert!(figures[0].ratios.is_empty());
             assert_eq!((figures[0].summary.n, figures[0].calls), (200, 204));
@@ -379,21 +406,50 @@ mod tests {
         }
     }
 
+    /// Answers once.
+    struct Failing(usize);
+
+    impl Subject for Failing {
+        fn run(&mut self, _: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+            if count > 0 {
+                self.0 += 1;
+            }
+            if self.0 > 1 {
+                return Err(Failure::new("no answer"));
+            }
+            (0..count).for_each(|_| into.push(7000));
+            Ok(Duration::from_micros(7 * count as u64))
+        }
+
+        fn server_pid(&self) -> Option<u32> {
+            None
+        }
+    }
+
     #[test]
     fn a_failure_has_the_variants_name() {
-        struct Failing;
-        impl Subject for Failing {
-            fn run(&mut self, _: usize, _: usize, _: &mut Samples) -> Result<Duration, Failure> {
-                Err(Failure::new("no answer"))
-            }
-            fn server_pid(&self) -> Option<u32> {
-                None
-            }
-        }
         let mut group = group(Compare::Median);
-        group.variants[1].subject = Box::new(Failing);
-        let failure =
-            measure(&mut group, &EXTENT, &Placement::default(), &mut Progress::silent()).unwrap_err().to_string();
-        assert_eq!(failure, "floor 6000, octet: no answer");
+        group.variants.insert(1, failing("floor"));
+        let failure = measure(&mut group, &EXTENT, &Placement::default(), &mut Progress::silent()).map(drop);
+        assert_eq!(failure.unwrap_err().to_string(), "floor fails, octet: no answer");
+    }
+
+    #[test]
+    fn another_orb_that_fails_leaves_the_rest_as_it_is() {
+        let mut group = group(Compare::Median);
+        group.variants.push(failing("omniORB"));
+        group.variants[2].against.push(3);
+        let Measured { figures, failed } =
+            measure(&mut group, &EXTENT, &Placement::default(), &mut Progress::silent()).unwrap();
+        let told: Vec<(usize, usize)> = figures.iter().map(|figure| (figure.summary.n, figure.ratios.len())).collect();
+        assert_eq!(told, [(200, 0), (200, 1), (200, 2)]);
+        let failed: Vec<(&str, String)> = failed.iter().map(|(label, why)| (label.peer, why.to_string())).collect();
+        assert_eq!(failed, [("omniORB", "omniORB fails, octet: no answer".to_owned())]);
+    }
+
+    fn failing(peer: &'static str) -> Variant {
+        let label =
+            Label { bench: "fake", peer, transport: "none", op: "octet".into(), config: "fails".into(), along: None };
+        Variant { label, subject: Box::new(Failing(0)), against: vec![0] }
     }
 }

@@ -24,7 +24,7 @@ use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
 use crate::floor::Carrier;
-use crate::harness::{Along, Compare, Figure, Label, Progress};
+use crate::harness::{Along, Compare, Figure, Label, Progress, is_ours};
 use crate::idle::Busy;
 use crate::operation::Operation;
 use crate::options::{Depth, Options};
@@ -166,20 +166,28 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
     let mut all: Vec<Vec<Point>> =
         served.iter().map(|_| plan.clients.iter().map(|_| Point::default()).collect()).collect();
     let busy = Busy::start(&options.placement)?;
+    let mut gone = Vec::new();
     for repetition in 0..repetitions {
         for (at, &clients) in plan.clients.iter().enumerate().filter(|(_, clients)| **clients > 0) {
-            for (one, points) in served.iter().zip(&mut all) {
+            for (index, (one, points)) in served.iter().zip(&mut all).enumerate() {
+                if gone.contains(&index) {
+                    continue;
+                }
                 let (bench, turn) = (ranks.bench(), repetition + 1);
                 progress.show(&format!(
                     "{bench}: {clients} clients, {} {} ({turn} of {repetitions})",
                     one.peer, one.config
                 ));
-                once(one, ranks, 0, calls, options, &mut points[at].alone)?;
-                once(one, ranks, clients, calls, options, &mut points[at].seen)?;
+                let alone = once(one, ranks, 0, calls, options, &mut points[at].alone);
+                let played = alone.and_then(|()| once(one, ranks, clients, calls, options, &mut points[at].seen));
+                if !goes_on(bench, one, played, report)? {
+                    gone.push(index);
+                }
             }
         }
     }
     drop(busy);
+    let (served, mut all) = without(&gone, served, all);
     for points in &mut all {
         let mut without = Seen::default();
         points.iter().for_each(|point| without.add(&point.alone));
@@ -233,6 +241,20 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
         values.extend(growth(one, ranks, plan.clients, points));
     }
     report.records(&title, &values)
+}
+
+/// Whether a server has further turns: another ORB that fails is missing from then on.
+fn goes_on(bench: &str, one: &Served, played: Result<(), Failure>, report: &mut Report<'_>) -> Result<bool, Failure> {
+    if is_ours(one.peer) {
+        return played.map(|()| true);
+    }
+    Ok(report.found(bench, one.peer, played)?.is_some())
+}
+
+/// Servers, and what was seen of them, but for those at these places.
+fn without<T>(gone: &[usize], served: Vec<Served>, all: Vec<T>) -> (Vec<Served>, Vec<T>) {
+    let left = served.into_iter().zip(all).enumerate().filter(|(index, _)| !gone.contains(index));
+    left.map(|(_, both)| both).unzip()
 }
 
 /// How much the low-priority clients' median grows from one number of clients to the next: gradually, that is less than their number does.

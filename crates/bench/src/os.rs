@@ -13,7 +13,7 @@ use corelane_sys::{clock, signal};
 use crate::Failure;
 use crate::call::message_sizes;
 use crate::floor::{Carrier, Exchange, FloorClient, Waiting, address_of};
-use crate::harness::{Compare, Extent, Group, Label, Progress, Subject, Variant, measure};
+use crate::harness::{Compare, Extent, Group, Label, Progress, Subject, Variant};
 use crate::idle::{Awake, Busy};
 use crate::operation::Operation;
 use crate::options::Options;
@@ -109,10 +109,9 @@ impl<'o> Settings<'o> {
         report: &mut Report<'_>,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
-        let mut group = Group { title: title.to_owned(), compare: Compare::Median, variants: self.variants };
+        let group = Group { title: title.to_owned(), compare: Compare::Median, variants: self.variants };
         // Each variant enters its own place.
-        let figures = measure(&mut group, extent, &Placement::default(), progress)?;
-        report.figures(&group.title, group.compare, &figures)
+        report.measure(group, extent, &Placement::default(), progress).map(drop)
     }
 }
 
@@ -198,12 +197,12 @@ fn slack(options: &Options, report: &mut Report<'_>, progress: &mut Progress) ->
         variants.push(Variant { label, subject: Box::new(Sleeper { slack, placement }), against });
     }
     let title = "os: timer slack, how late a thread wakes that sleeps for 1 ms, idle states held off".to_owned();
-    let mut group = Group { title, compare: Compare::Median, variants };
+    let group = Group { title, compare: Compare::Median, variants };
     let extent = Extent { warm_up: 5, count: options.extent.count.min(300), ..options.extent };
     let busy = Busy::start(&options.placement)?;
-    let figures = measure(&mut group, &extent, &options.placement, progress)?;
+    let measured = report.measure(group, &extent, &options.placement, progress).map(drop);
     drop(busy);
-    report.figures(&group.title, group.compare, &figures)
+    measured
 }
 
 /// Each mode that the kernel can be switched to while it runs; the one it had is its own again afterwards.

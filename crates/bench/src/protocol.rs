@@ -4,7 +4,7 @@
 use crate::Failure;
 use crate::call::message_sizes;
 use crate::floor::{Carrier, Waiting};
-use crate::harness::{Compare, Group, Label, Progress, Variant, measure};
+use crate::harness::{Compare, Group, Label, Progress, Variant};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::{Calls, target};
@@ -55,9 +55,8 @@ pub(crate) fn protocol(options: &Options, report: &mut Report<'_>, progress: &mu
             }
         }
         let title = format!("protocol: {operation} and as many octets");
-        let mut group = Group { title, compare: Compare::Median, variants };
-        let figures = measure(&mut group, &options.extent, &options.placement, progress)?;
-        report.figures(&group.title, group.compare, &figures)?;
+        let group = Group { title, compare: Compare::Median, variants };
+        report.measure(group, &options.extent, &options.placement, progress)?;
     }
     Ok(())
 }

@@ -8,9 +8,9 @@ use std::path::Path;
 use crate::Failure;
 use crate::environment::{Ending, Environment};
 use crate::goals;
-use crate::harness::{Along, Compare, Extent, Figure, Label, Ratio};
+use crate::harness::{self, Along, Compare, Extent, Figure, Group, Label, Measured, Progress, Ratio};
 use crate::json::Object;
-use crate::placement::Cores;
+use crate::placement::{Cores, Placement};
 use crate::sample::CDF_PARTS;
 
 /// The version of the JSON schema: increased when a member is taken away or changes its meaning, not when one is added.
@@ -102,6 +102,25 @@ impl<'o> Report<'o> {
             .whole("warm_up", extent.warm_up as u64)
             .numbers("cdf_parts", &CDF_PARTS);
         self.line(environment.record(object))
+    }
+
+    /// Runs a group, and reports what it did. Another ORB that fails is [missing](Self::missing) from then on.
+    ///
+    /// # Errors
+    /// A variant of ours or a bare socket fails, or output.
+    pub(crate) fn measure(
+        &mut self,
+        mut group: Group,
+        extent: &Extent,
+        placement: &Placement,
+        progress: &mut Progress,
+    ) -> Result<Vec<Figure>, Failure> {
+        let Measured { figures, failed } = harness::measure(&mut group, extent, placement, progress)?;
+        self.figures(&group.title, group.compare, &figures)?;
+        for (label, reason) in failed {
+            self.missing(label.bench, label.peer, &reason.to_string())?;
+        }
+        Ok(figures)
     }
 
     /// What a group of variants did.

@@ -14,7 +14,7 @@ use crate::crowd::{Crowd, Member};
 use crate::cubit;
 use crate::floor::{Carrier, FloorClient, Waiting, address_of};
 use crate::footprint::resident;
-use crate::harness::{Along, Compare, Group, Label, Progress, Variant, measure};
+use crate::harness::{Along, Compare, Group, Label, Progress, Variant};
 use crate::operation::Operation;
 use crate::options::{Depth, Options};
 use crate::orb::client::{Caller, Calls, target};
@@ -117,9 +117,8 @@ fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progre
         servers.push(server);
     }
     let title = "scale: latency of one active connection beside idle ones".to_owned();
-    let mut group = Group { title, compare: Compare::Median, variants };
-    let figures = measure(&mut group, &options.extent, &options.placement, progress)?;
-    report.figures(&group.title, group.compare, &figures)?;
+    let group = Group { title, compare: Compare::Median, variants };
+    report.measure(group, &options.extent, &options.placement, progress)?;
     report.values("scale: memory of idle connections", &values)
 }
 
@@ -188,13 +187,12 @@ fn crowds(
     }
     let plural = if threads == 1 { "" } else { "s" };
     let title = format!("{bench}: {threads} client thread{plural}, octet; time per call over all");
-    let mut group = Group { title, compare: Compare::Rate, variants };
+    let group = Group { title, compare: Compare::Rate, variants };
     let mut extent = options.extent;
     if options.depth == Depth::Quick {
         extent.repetitions = extent.repetitions.min(2);
     }
-    let figures = measure(&mut group, &extent, &options.placement, progress)?;
-    report.figures(&group.title, group.compare, &figures)
+    report.measure(group, &extent, &options.placement, progress).map(drop)
 }
 
 fn label(bench: &'static str, config: String, series: String, axis: &'static str, x: usize) -> Label {

@@ -16,7 +16,7 @@ use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::thread::{self, Builder, CpuSet, Scheduling};
 
 use crate::Failure;
-use crate::harness::{Compare, Figure, Group, Label, Progress, Variant, measure};
+use crate::harness::{Compare, Figure, Group, Label, Progress, Variant};
 use crate::options::Options;
 use crate::placement::{Cores, Placement, Side};
 use crate::report::{Report, Value};
@@ -160,13 +160,12 @@ fn one_stage(
         Box::new(Lockers::new(stage, inheriting())),
         Box::new(Alone::locking(stage, inheriting())),
     );
-    let mut group =
+    let group =
         Group { title: format!("context switches {place}, {}", stage.class()), compare: Compare::Median, variants };
     let placement = Placement { cores: Cores::One(core), scheduling: stage.priority.map(Scheduling::Fifo) };
     // Entered here too, so that a refusal is told before the first thread is made.
     drop(placement.enter(Side::Client));
-    let figures = measure(&mut group, &options.extent, &placement, progress)?;
-    report.figures(&group.title, group.compare, &figures)?;
+    let figures = report.measure(group, &options.extent, &placement, progress)?;
     let values: Vec<Value> = tests.iter().flat_map(|test| test.values(&figures)).collect();
     report.values(&format!("one context switch {place}, {}", stage.class()), &values)
 }

@@ -15,7 +15,7 @@ use crate::call::{compare, message_sizes};
 use crate::counts::{CALLS, of_calls};
 use crate::cubit::extent;
 use crate::floor::Carrier;
-use crate::harness::{Group, Label, Progress, Variant, measure};
+use crate::harness::{Group, Label, Progress, Variant};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::{Calls, target};
@@ -56,9 +56,8 @@ pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Pr
         ];
         let sizes = message_sizes(&orb, operation, options)?;
         let title = format!("lane {operation}: a lane beside a plain pool, one thread at priority {PRIORITY} each");
-        let mut group = Group { title, compare: compare(operation), variants };
-        let figures = measure(&mut group, &extent(options.extent, sizes), &options.placement, progress)?;
-        report.figures(&group.title, group.compare, &figures)?;
+        let group = Group { title, compare: compare(operation), variants };
+        let figures = report.measure(group, &extent(options.extent, sizes), &options.placement, progress)?;
         values.extend(figures.iter().filter_map(|figure| {
             let value = figure.ratios.first()?.ratio;
             let what = "median, against the plain pool".to_owned();

@@ -7,7 +7,7 @@ use corelane_sys::thread::Scheduling;
 
 use super::game::{Other, Pace, Seen};
 use super::served::{Served, laned, omniorb};
-use super::{TOP, beside, calls, has_priorities, repetitions};
+use super::{TOP, beside, calls, goes_on, has_priorities, repetitions, without};
 use crate::Failure;
 use crate::cpu::rounds_for;
 use crate::floor::Carrier;
@@ -74,9 +74,13 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
         }
         let mut all: Vec<[Seen; 3]> = served.iter().map(|_| Default::default()).collect();
         let busy = Busy::start(&options.placement)?;
+        let mut gone = Vec::new();
         for repetition in 0..repetitions {
             for (at, load) in Load::ALL.into_iter().enumerate() {
-                for (one, seen) in served.iter().zip(&mut all) {
+                for (index, (one, seen)) in served.iter().zip(&mut all).enumerate() {
+                    if gone.contains(&index) {
+                        continue;
+                    }
                     progress.show(&format!(
                         "saturation: {}, {} {} {} ({} of {repetitions})",
                         load.name(),
@@ -85,11 +89,16 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
                         one.transport,
                         repetition + 1
                     ));
-                    once(one, load, Pace::NineTenths, (loads, rounds, calls), options, &mut seen[at])?;
+                    let played =
+                        once(one, load, Pace::NineTenths, (loads, rounds, calls), options, &mut seen[at]);
+                    if !goes_on("saturation", one, played, report)? {
+                        gone.push(index);
+                    }
                 }
             }
         }
         drop(busy);
+        let (served, all) = without(&gone, served, all);
         progress.clear();
         let figures: Vec<Figure> = served.iter().zip(&all).flat_map(|(one, seen)| figures(one, seen)).collect();
         let title = format!(
