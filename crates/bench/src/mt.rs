@@ -252,7 +252,7 @@ fn goes_on(bench: &str, one: &Served, played: Result<(), Failure>, report: &mut 
 }
 
 /// Servers, and what was seen of them, but for those at these places.
-fn without<T>(gone: &[usize], served: Vec<Served>, all: Vec<T>) -> (Vec<Served>, Vec<T>) {
+fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>) {
     let left = served.into_iter().zip(all).enumerate().filter(|(index, _)| !gone.contains(index));
     left.map(|(_, both)| both).unzip()
 }
@@ -507,6 +507,14 @@ mod tests {
         corba.dedup();
         assert_eq!((corba.len(), levels::level(i16::MAX)), (500, TOP));
         assert_eq!(Ranks::Equal.corba(0), Ranks::Equal.corba(499));
+    }
+
+    #[test]
+    fn what_was_seen_of_a_server_goes_with_it() {
+        assert_eq!(
+            without(&[1], vec!["floor", "omniORB", "Corelane"], vec![1, 2, 3]),
+            (vec!["floor", "Corelane"], vec![1, 3])
+        );
     }
 
     #[test]

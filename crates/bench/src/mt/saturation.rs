@@ -89,8 +89,7 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
                         one.transport,
                         repetition + 1
                     ));
-                    let played =
-                        once(one, load, Pace::NineTenths, (loads, rounds, calls), options, &mut seen[at]);
+                    let played = once(one, load, Pace::NineTenths, (loads, rounds, calls), options, &mut seen[at]);
                     if !goes_on("saturation", one, played, report)? {
                         gone.push(index);
                     }
