@@ -45,6 +45,11 @@ pub(crate) fn footprint(options: &Options, report: &mut Report<'_>, progress: &m
     values.extend(report.found("footprint", "Corelane", found)?.into_iter().flatten());
     let found = minimal(options, report);
     values.extend(report.found("footprint", "Corelane, minimal", found)?.into_iter().flatten());
+    for features in FEATURES {
+        let found = with_features(features);
+        let who = format!("Corelane, minimal with {}", features.join(" and "));
+        values.extend(report.found("footprint", &who, found)?);
+    }
     let found = linked_statically(report);
     values.extend(report.found("footprint", "Corelane, static", found)?.into_iter().flatten());
     progress.show("footprint: omniORB");
@@ -65,7 +70,7 @@ fn hello(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Failu
     let build =
         "build the example with `cargo build --release -p corelane-example-hello`, or name its server with --hello";
     let label = label("Corelane", "hello example's server");
-    let mut values = of_program(&label, &program, Some(MOST_PROGRAM_KIB), build)?;
+    let mut values = vec![of_program(&label, &program, Some(MOST_PROGRAM_KIB), build)?];
     let server = Idle::start(&program)?;
     let [idle, private] = resident(server.child.id());
     values.push(value(&label, "resident, idle", idle, Some(MOST_RESIDENT_KIB)));
@@ -99,13 +104,29 @@ fn minimal(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Fai
     let build = "build it with `cargo build --profile minimal -p corelane-example-hello --no-default-features`, or name \
                  it with --minimal";
     let label = label("Corelane", "hello example's server, minimal");
-    let mut values = of_program(&label, &program, Some(MOST_MINIMAL_KIB), build)?;
+    let mut values = vec![of_program(&label, &program, Some(MOST_MINIMAL_KIB), build)?];
     values.extend(above_bare(&label, &program, None, report)?);
     let server = Idle::start(&program)?;
     let [idle, private] = resident(server.child.id());
     values.push(value(&label, "resident, idle", idle, None));
     values.push(value(&label, "of it private", private, None));
     Ok(values)
+}
+
+/// What the smallest form is without, and may have.
+const FEATURES: [&[&str]; 3] = [&["any"], &["valuetype"], &["any", "valuetype"]];
+
+/// The smallest form with some of what it is without. Each is built in a folder of its own: they have one name.
+fn with_features(features: &[&str]) -> Result<Value, Failure> {
+    let folder = format!("minimal-{}", features.join("-"));
+    let program = beside(&format!("../{folder}/minimal/hello-server"));
+    let build = format!(
+        "build it with `cargo build --profile minimal -p corelane-example-hello --no-default-features --features {} \
+         --target-dir target/{folder}`",
+        features.join(",")
+    );
+    let label = label("Corelane", &format!("hello example's server, minimal with {}", features.join(" and ")));
+    of_program(&label, &program, None, &build)
 }
 
 /// The smallest form with everything in it, the C library included, above a program of the same kind that has no ORB.
@@ -117,7 +138,7 @@ fn linked_statically(report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
          corelane-example-hello --no-default-features`"
     );
     let label = label("Corelane", "hello example's server, minimal, static");
-    let mut values = of_program(&label, &program, None, &build)?;
+    let mut values = vec![of_program(&label, &program, None, &build)?];
     values.extend(above_bare(&label, &program, Some(MOST_ABOVE_KIB), report)?);
     Ok(values)
 }
@@ -149,11 +170,11 @@ fn beside(name: &str) -> PathBuf {
     own.and_then(|own| Some(own.parent()?.join(name))).unwrap_or_else(|| PathBuf::from(name))
 }
 
-fn of_program(label: &Label, program: &Path, most: Option<f64>, build: &str) -> Result<Vec<Value>, Failure> {
+fn of_program(label: &Label, program: &Path, most: Option<f64>, build: &str) -> Result<Value, Failure> {
     if !program.is_file() {
         return Err(Failure::new(format!("there is no `{}`: {build}", program.display())));
     }
-    Ok(vec![value(label, "program, stripped", stripped_size(program)? as f64 / KIB, most)])
+    Ok(value(label, "program, stripped", stripped_size(program)? as f64 / KIB, most))
 }
 
 /// Code and constants of the hello server by crate, where it has its symbols.

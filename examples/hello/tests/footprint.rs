@@ -1,4 +1,4 @@
-//! How large a small server is: what the workspace promises of this example, of its release program and of its memory.
+//! How large a small server is: what the workspace promises of this example, of its release program and of its memory, and of its smallest form.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,6 +11,15 @@ const KIB: u64 = 1024;
 const MOST_PROGRAM: u64 = 2048 * KIB;
 /// Resident, serving and idle.
 const MOST_RESIDENT: u64 = 5120 * KIB;
+
+/// The smallest form is to be no larger than this.
+const GOAL_MINIMAL: u64 = 700 * KIB;
+/// Until it gets there it does not grow.
+const MOST_MINIMAL: u64 = 940 * KIB;
+/// Linked statically it is to be at most so much larger than a networking program without an ORB.
+const GOAL_ABOVE_BARE: u64 = 450 * KIB;
+/// Until it gets there this does not grow.
+const MOST_ABOVE_BARE: u64 = 615 * KIB;
 
 /// Builds the server as it would be shipped, in a folder of its own, so that neither other builds nor their profiles matter.
 fn shipped() -> PathBuf {
@@ -67,4 +76,39 @@ fn the_server_is_small() {
     let resident = resident(server.0.id());
     assert!(resident < MOST_RESIDENT, "{} KiB", resident / KIB);
     println!("program {} KiB, resident {} KiB", size / KIB, resident / KIB);
+}
+
+/// The sizes of the server in its smallest form and of the program without an ORB, built with these flags of the compiler. What is built for the
+/// building machine is built once for all flags.
+fn minimal(flags: &str) -> [u64; 2] {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("minimal");
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut build = Command::new(env!("CARGO"));
+    build
+        .args(["build", "--profile", "minimal", "--locked", "--quiet", "--package", env!("CARGO_PKG_NAME")])
+        .args(["--no-default-features", "--bin", "hello-server", "--bin", "hello-bare", "--target", &target])
+        .arg("--target-dir")
+        .arg(&folder)
+        .env("RUSTFLAGS", flags)
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    assert!(build.status().unwrap().success(), "{build:?}");
+    let built = folder.join(target).join("minimal");
+    ["hello-server", "hello-bare"].map(|program| fs::metadata(built.join(program)).unwrap().len())
+}
+
+fn check(what: &str, size: u64, goal: u64, most: u64) {
+    let [size, goal, most] = [size, goal, most].map(|octets| octets.div_ceil(KIB));
+    println!("{what}: {size} KiB, the goal is {goal} KiB");
+    assert!(size <= most, "{what}: {size} KiB, it was {most} KiB at most");
+    // So that the bound follows: it is to become the goal.
+    assert!(size > goal || most == goal, "{what}: the goal of {goal} KiB is met, and no more than that may be allowed");
+}
+
+#[test]
+fn the_smallest_server_does_not_grow() {
+    let [dynamic, _] = minimal("");
+    check("the smallest server", dynamic, GOAL_MINIMAL, MOST_MINIMAL);
+    let [server, bare] = minimal("-C target-feature=+crt-static");
+    check("linked statically, above a program without an ORB", server - bare, GOAL_ABOVE_BARE, MOST_ABOVE_BARE);
 }
