@@ -109,7 +109,9 @@ fn one_by_one(
         if bench == "cubit" && sizes.request <= MOST_DYNAMIC {
             add_dynamic(&scene, &mut cast, &orb, operation, options, report)?;
         } else if bench == "cubit" {
-            let reason = format!("{operation}: by dynamic invocation no more than {MOST_DYNAMIC} octets are sent");
+            let over = carrier.name();
+            let reason =
+                format!("{operation} over {over}: by dynamic invocation no more than {MOST_DYNAMIC} octets are sent");
             report.missing(bench, "Corelane", &reason)?;
             if cast.omniorb.is_some() {
                 report.missing(bench, Kind::OmniOrb.name(), &reason)?;
