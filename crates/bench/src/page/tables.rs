@@ -307,9 +307,11 @@ fn compared<'r, T: 'r>(
 ) -> String {
     let mut rows = String::new();
     for (at, run) in runs.iter().enumerate() {
-        for line in lines(run) {
+        for (number, line) in lines(run).iter().enumerate() {
             let wanted = key(line);
-            let find = |run: &'r Run| lines(run).iter().find(|other| key(other) == wanted);
+            // What a benchmark tells of several files or settings alike is compared in its order.
+            let earlier = lines(run)[..number].iter().filter(|other| key(other) == wanted).count();
+            let find = |run: &'r Run| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
             let (before, after) = (&runs[..at], &runs[at + 1..]);
             let found: Vec<Option<&T>> = after.iter().map(find).collect();
             if before.iter().any(|run| find(run).is_some()) || found.iter().all(Option::is_none) {
@@ -434,6 +436,18 @@ mod tests {
         assert_eq!(comparison(&runs()[..1]), "");
         // Nothing in common.
         assert_eq!(comparison(&runs()[..2]), "");
+    }
+
+    #[test]
+    fn rows_that_nothing_tells_apart_are_compared_in_their_order() {
+        let mut runs = Vec::new();
+        for (id, values) in [("a", [2.0, 30.0]), ("b", [3.0, 60.0])] {
+            let text: String = values.into_iter().map(|value| threads(id, 1, value)).collect();
+            read::add(&mut runs, id, &text).unwrap();
+        }
+        let text = comparison(&runs);
+        assert!(text.contains("<td>2</td><td>3</td><td>1.500</td>"), "{text}");
+        assert!(text.contains("<td>30</td><td>60</td><td>2.000</td>"), "{text}");
     }
 
     #[test]
