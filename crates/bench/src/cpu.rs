@@ -316,6 +316,13 @@ fn over_virtual(figures: &[Figure]) -> Vec<Value> {
     others.iter().zip(GOALS).map(over).collect()
 }
 
+/// Standard deviation of all that there are.
+fn deviation(values: &[f64]) -> f64 {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
+}
+
 /// Against the second figure, the collocated call, as the papers have it.
 fn overhead(figures: &[Figure], seen: &[Seen], watched: bool) -> Vec<Value> {
     let mut values = Vec::new();
@@ -328,6 +335,9 @@ fn overhead(figures: &[Figure], seen: &[Seen], watched: bool) -> Vec<Value> {
         if figure.label.transport != "none" {
             add("over a collocated call", ours - theirs, "us");
             add("overhead", (ours - theirs) / theirs * 100.0, "%");
+            let repetitions = figure.medians_us.iter().zip(&collocated.medians_us);
+            let overheads: Vec<f64> = repetitions.map(|(ours, theirs)| (ours - theirs) / theirs * 100.0).collect();
+            add("overhead, sd of repetitions", deviation(&overheads), "%");
         }
         let number = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
         let calls = number(&seen.calls);
@@ -358,6 +368,11 @@ mod tests {
         for mut variant in variants {
             variant.subject.run(0, 3, &mut Samples::with_room(3)).unwrap();
         }
+    }
+
+    #[test]
+    fn overheads_of_repetitions_have_their_deviation() {
+        assert_eq!((deviation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), deviation(&[])), (2.0, 0.0));
     }
 
     #[test]
