@@ -135,6 +135,26 @@ fn a_peer_that_is_not_there_is_reported() {
 }
 
 #[test]
+fn what_a_benchmark_leaves_out_is_recorded() {
+    let json = folder("cubit").join("cubit.json");
+    let json = json.to_string_lossy();
+    let words = ["bench", "run", "cubit", "--count", "5", "--repetitions", "1", "--warm-up", "1", "--without-peers"];
+    let more = ["--op", "octet", "--op", "longs65536", "--transport", "shm", "--json", &json];
+    let output = corelane(&[&words[..], &more].concat());
+    assert_eq!(status(&output), 0, "{}{}", text(&output.stdout), text(&output.stderr));
+    let lines = fs::read_to_string(&*json).expect("the file is there");
+    let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("each line is JSON"));
+    let missing = lines.filter(|line| line["record"] == "missing").map(|line| {
+        let reason = line["reason"].as_str().expect("a text");
+        format!("{} {}", line["peer"].as_str().expect("a text"), reason.split(':').next().unwrap_or(reason))
+    });
+    let left_out = "left out by --without-peers";
+    let peers = ["omniORB", "JacORB", "Ice"].map(|peer| format!("{peer} {left_out}"));
+    let rest = ["floor spin over shm", "Corelane longs65536 over shm"].map(str::to_owned);
+    assert_eq!(missing.collect::<Vec<_>>(), [&peers[..], &rest].concat());
+}
+
+#[test]
 fn a_steady_call_costs_what_the_design_allows() {
     let json = folder("counts").join("counts.json");
     let json = json.to_string_lossy();
