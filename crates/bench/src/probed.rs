@@ -2,6 +2,7 @@
 //!
 //! `corelane trace` draws them; the benchmark `stages` makes statistics of them.
 
+use std::fmt;
 use std::time::Duration;
 
 use corelane::Orb;
@@ -14,7 +15,7 @@ use crate::orb::Architecture;
 use crate::orb::client::{Calls, target};
 use crate::orb::generated::cubit::CountedTarget;
 use crate::orb::servant::Echo;
-use crate::orb::server::{LOOPBACK, start};
+use crate::orb::server::{LOOPBACK, lanes, start};
 use crate::placement::{Placement, Side};
 use crate::sample::Samples;
 use crate::server::start_probed;
@@ -57,13 +58,12 @@ pub struct Probed {
 }
 
 impl Probed {
-    /// Starts a server of that dispatch architecture, as `--server` names it, and a client that calls `operation`.
+    /// Starts a server of that dispatch architecture or with so many lanes, as `--server` names it, and a client that calls `operation`.
     ///
     /// # Errors
-    /// There is no such architecture, or the server does not start.
-    pub fn start(architecture: &str, operation: Operation, placement: &Placement) -> Result<Self, Failure> {
-        let architecture = Architecture::from_word(architecture)?;
-        let (server, reference) = start_probed(architecture, placement)?;
+    /// There is no such server, or it does not start.
+    pub fn start(kind: &str, operation: Operation, placement: &Placement) -> Result<Self, Failure> {
+        let (server, reference) = start_probed(Kind::from_word(kind)?, placement)?;
         let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
         let calls = Calls { target: target(&orb, &reference)?, operation, server: server.pid() };
         // The references of an ORB live as long as it does.
@@ -105,6 +105,32 @@ impl Probed {
     }
 }
 
+/// What runs requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The ORB's pool.
+    Pool(Architecture),
+    /// The highest of so many lanes. The client knows the ORB's own address only, where requests are taken in that are handed over then.
+    Lanes(u8),
+}
+
+impl Kind {
+    pub(crate) fn from_word(word: &str) -> Result<Self, Failure> {
+        let Some(number) = word.strip_prefix("lanes:") else { return Ok(Kind::Pool(Architecture::from_word(word)?)) };
+        let number = number.parse().ok().filter(|number| (1..=64).contains(number));
+        number.map(Kind::Lanes).ok_or_else(|| Failure::new(format!("`{word}` has no number of lanes from 1 to 64")))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Pool(architecture) => architecture.fmt(f),
+            Kind::Lanes(number) => write!(f, "lanes:{number}"),
+        }
+    }
+}
+
 /// What this process has recorded.
 fn own(name: &str) -> Process {
     let of =
@@ -120,13 +146,18 @@ fn own(name: &str) -> Process {
 /// | `on` | `on`; points are recorded from now on |
 /// | `collect` | what has been recorded: `thread T NAME` and `T AT ID POINT`, separated by tabs; points are recorded no more |
 /// | `cost` | nanoseconds of one probe: on, off |
-pub(crate) fn serve(architecture: Architecture) -> Result<(), Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
-    let orb = start(architecture, LOOPBACK)?;
-    let poa = orb.root_poa();
-    let id = poa.activate_object(&CountedTarget::servant(Echo)).map_err(|error| failed(&error))?;
-    poa.manager().activate().map_err(|error| failed(&error))?;
-    println!("ready {}", poa.id_to_reference(&id).map_err(|error| failed(&error))?);
+pub(crate) fn serve(kind: Kind) -> Result<(), Failure> {
+    let failed = |error: &dyn fmt::Display| Failure::new(error.to_string());
+    let (_orb, reference) = match kind {
+        Kind::Pool(architecture) => {
+            let orb = start(architecture, LOOPBACK)?;
+            let reference = orb.root_poa().activate(&CountedTarget::servant(Echo)).map_err(|error| failed(&error))?;
+            orb.root_poa().manager().activate().map_err(|error| failed(&error))?;
+            (orb, reference.to_string())
+        }
+        Kind::Lanes(number) => lanes(number)?,
+    };
+    println!("ready {reference}");
     serve_lines(|line| {
         Some(match line {
             "on" => {
@@ -229,6 +260,16 @@ pub fn stages(points: &[Point], from: &str, to: &str) -> Vec<(String, Vec<u64>)>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_are_read_back() {
+        for kind in [Kind::Pool(Architecture::HalfSync(2)), Kind::Lanes(3)] {
+            assert_eq!(Kind::from_word(&kind.to_string()), Ok(kind));
+        }
+        for word in ["lanes", "lanes:", "lanes:0", "lanes:65", "pool"] {
+            assert!(Kind::from_word(word).is_err(), "{word}");
+        }
+    }
 
     fn point(thread: u32, at: u64, name: &str) -> Point {
         Point { thread, at, id: 7, name: name.to_owned() }

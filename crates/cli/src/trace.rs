@@ -24,7 +24,8 @@ events in JSON, for ui.perfetto.dev or chrome://tracing.
   --out FILE        where it goes (trace.json)
   --op NAME         the operation: octet, long, struct, longsN, structsN, octetsN (octet)
   --calls N         calls that are recorded, 1 to 300 (1)
-  --server NAME     per-connection, leader-followers:N, half-sync:N, reactive (leader-followers:2)
+  --server NAME     per-connection, leader-followers:N, half-sync:N, reactive, or lanes:N, where the request is handed over to
+                    the highest of N lanes (leader-followers:2)
   --cores A,B       client on core A, server on core B; by default both are on the last core
 
 Exit status: 0 written, 1 not written, 2 wrong usage.
@@ -123,6 +124,7 @@ fn wait(point: &str) -> Option<&'static str> {
     match point {
         "octets read" | "reply read" => Some("socket"),
         "taken from the queue" => Some("queue"),
+        "lock taken" => Some("lock"),
         _ => None,
     }
 }
@@ -143,10 +145,16 @@ fn chrome(processes: &[Process], preemptions: &[Preemption]) -> String {
             }
         }
     }
-    for (number, (from, to)) in messages(processes).into_iter().enumerate() {
+    let messages = messages(processes).into_iter().map(|ends| ("message", ends));
+    let handovers = processes.iter().flat_map(handovers).map(|ends| ("hand-over", ends));
+    for (number, (name, (from, to))) in messages.chain(handovers).enumerate() {
         for (phase, (pid, point)) in [("s", from), ("f", to)] {
-            let arrow = event(phase, "message", pid, point.thread, point.at - origin).whole("id", number as u64);
+            let arrow = event(phase, name, pid, point.thread, point.at - origin).whole("id", number as u64);
             events.push(if phase == "f" { arrow.text("bp", "e") } else { arrow });
+        }
+        if name == "hand-over" {
+            events.push(waited(from, to, number, origin));
+            events.push(ended(to, number, origin));
         }
     }
     let lines: Vec<String> = events.into_iter().map(Object::finish).collect();
@@ -203,10 +211,36 @@ fn preempted(process: &Process, thread: u32, origin: u64, preemptions: &[Preempt
     }
 }
 
+/// The time that a request was nobody's, from one thread to the next: a line of its own, since it is no thread's.
+fn waited((pid, from): Place<'_>, (_, to): Place<'_>, number: usize, origin: u64) -> Object {
+    let arguments = Object::new().whole("request", from.id.max(to.id)).text("blame", "queue");
+    let begin = event("b", "waiting in the queue", pid, from.thread, from.at.min(to.at) - origin);
+    begin.whole("id", number as u64).object("args", arguments)
+}
+
+fn ended((pid, to): Place<'_>, number: usize, origin: u64) -> Object {
+    event("e", "waiting in the queue", pid, to.thread, to.at - origin).whole("id", number as u64)
+}
+
+/// Where requests went from one thread of a process to another: through the queue of a pool, or from where they came in to a lane, whose thread parses
+/// them again.
+fn handovers(process: &Process) -> Vec<(Place<'_>, Place<'_>)> {
+    let of = |name: &'static str| process.points.iter().filter(move |point| point.name == name);
+    let place = |point| (process.pid, point);
+    // First in, first out.
+    let queued = of("request queued").zip(of("taken from the queue"));
+    let to_lanes = of("request parsed").filter_map(|first| {
+        let again = |point: &&Point| point.id == first.id && point.at > first.at && point.thread != first.thread;
+        Some((first, of("request parsed").find(again)?))
+    });
+    queued.chain(to_lanes).map(|(from, to)| (place(from), place(to))).collect()
+}
+
 /// A point with its process's number.
 type Place<'p> = (u32, &'p Point);
 
-/// Where each message left and where it arrived: the first arrival of its kind in another process after it left, before the next of its kind leaves.
+/// Where each message left and where it arrived, in another process: what arrives is of the same request, or, before that is known, the nearest in time.
+/// A reply to a call before those that are recorded arrived before that, too.
 fn messages(processes: &[Process]) -> Vec<(Place<'_>, Place<'_>)> {
     let of = |name: &'static str| {
         let points = processes.iter().flat_map(|process| process.points.iter().map(|point| (process.pid, point)));
@@ -217,7 +251,7 @@ fn messages(processes: &[Process]) -> Vec<(Place<'_>, Place<'_>)> {
         let arrivals = of(arrives);
         for from in of(leaves) {
             // The receiver may have it before the sender's own call has returned: what counts is which one is nearest.
-            let others = arrivals.iter().filter(|to| to.0 != from.0);
+            let others = arrivals.iter().filter(|to| to.0 != from.0 && (to.1.id == from.1.id || to.1.id == 0));
             found.extend(others.min_by_key(|to| to.1.at.abs_diff(from.1.at)).map(|to| (from, *to)));
         }
     }
@@ -277,6 +311,31 @@ mod tests {
         assert_eq!((arrows.0.len(), arrows.1.len()), (2, 2));
         assert_eq!((&arrows.0[0]["pid"], &arrows.1[0]["pid"], &arrows.1[1]["pid"]), (&1.into(), &2.into(), &1.into()));
         assert_eq!(chrome(&[], &[]), "[]\n");
+    }
+
+    #[test]
+    fn a_reply_to_a_call_before_has_no_arrow() {
+        let [client, mut server] = call();
+        server.points.insert(0, point(3, 900, 4, "reply sent"));
+        assert_eq!(messages(&[client, server]).len(), 2);
+    }
+
+    #[test]
+    fn a_request_that_goes_from_thread_to_thread_waits_in_between() {
+        let points = vec![
+            point(3, 100, 0, "request queued"),
+            point(4, 130, 0, "taken from the queue"),
+            point(4, 140, 5, "request parsed"),
+            point(3, 200, 6, "request parsed"),
+            point(5, 260, 6, "request parsed"),
+        ];
+        let threads = [3, 4, 5].map(|thread| (thread, format!("pool/{thread}"))).to_vec();
+        let server = Process { name: "server".into(), pid: 2, threads, points };
+        let ends = |of: Vec<(Place<'_>, Place<'_>)>| of.iter().map(|(a, b)| (a.1.at, b.1.at)).collect::<Vec<_>>();
+        assert_eq!(ends(handovers(&server)), [(100, 130), (200, 260)]);
+        let parsed: serde_json::Value = serde_json::from_str(&chrome(&[server], &[])).unwrap();
+        let waits = |phase: &str| parsed.as_array().unwrap().iter().filter(|event| event["ph"] == phase).count();
+        assert_eq!((waits("s"), waits("f"), waits("b"), waits("e")), (2, 2, 2, 2));
     }
 
     #[test]

@@ -34,6 +34,15 @@ pub enum Scope {
     Orb,
 }
 
+/// Marks a wait for another thread's lock: a trace says that it was the lock.
+#[cold]
+fn waited<T>(take: impl FnOnce() -> T) -> T {
+    crate::probe!("lock wanted");
+    let taken = take();
+    crate::probe!("lock taken");
+    taken
+}
+
 /// Mutual exclusion over a value.
 pub struct Mutex<T> {
     name: &'static str,
@@ -69,7 +78,7 @@ impl<T> Mutex<T> {
         }
         counters::count_futex();
         counters::count_lock(self.scope);
-        MutexGuard { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner) }
+        MutexGuard { inner: waited(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner)) }
     }
 
     /// Takes the lock if nobody holds it.
@@ -207,7 +216,7 @@ impl<T> RwLock<T> {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 counters::count_futex();
-                self.inner.read().unwrap_or_else(PoisonError::into_inner)
+                waited(|| self.inner.read().unwrap_or_else(PoisonError::into_inner))
             }
         };
         ReadGuard { inner }
@@ -221,7 +230,7 @@ impl<T> RwLock<T> {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 counters::count_futex();
-                self.inner.write().unwrap_or_else(PoisonError::into_inner)
+                waited(|| self.inner.write().unwrap_or_else(PoisonError::into_inner))
             }
         };
         WriteGuard { inner }

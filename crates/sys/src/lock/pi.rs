@@ -213,7 +213,7 @@ impl Word {
     }
 
     fn lock(&self, tid: u32, deadline: Option<Monotonic>) -> io::Result<()> {
-        if self.try_lock(tid) { Ok(()) } else { kernel::lock(&self.0, tid, deadline) }
+        if self.try_lock(tid) { Ok(()) } else { super::waited(|| kernel::lock(&self.0, tid, deadline)) }
     }
 
     fn unlock(&self, tid: u32) {

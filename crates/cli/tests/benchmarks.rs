@@ -1,0 +1,61 @@
+//! Every benchmark there is runs to its end with a few calls: what it prints of a machine that tests at the same time means nothing, but that it is there
+//! does.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Instant;
+
+use serde_json::Value;
+
+fn corelane(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_corelane")).args(words).output().expect("the program starts")
+}
+
+/// The names that `bench list` begins its lines with.
+fn names() -> Vec<String> {
+    let list = String::from_utf8(corelane(&["bench", "list"]).stdout).expect("text");
+    list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// As little as there is of each. Peers have their own run in `cargo xtask test`.
+const LITTLE: &[&str] = &["--quick", "--count", "2", "--warm-up", "0", "--repetitions", "1", "--without-peers"];
+
+/// Of `counts`, which goes on instruction by instruction, one operation is enough: others have a test that looks at the numbers.
+fn also(name: &str) -> &'static [&'static str] {
+    if name == "counts" { &["--op", "octet"] } else { &[] }
+}
+
+/// What may be missing of Corelane: programs that are built by hand, what is only done when asked for, and what the machine does not permit.
+fn may_be_missing(reason: &str) -> bool {
+    ["build ", "permitted", "ulimit", "no symbols", "only with --", "by dynamic invocation no more than"]
+        .iter()
+        .any(|words| reason.contains(words))
+}
+
+#[test]
+fn every_benchmark_runs_to_its_end() {
+    let names = names();
+    assert!(names.len() >= 19 && names.iter().any(|name| name == "inversion"), "{names:?}");
+    for name in names {
+        let began = Instant::now();
+        let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
+        let json_words = ["--json", &json.to_string_lossy()];
+        let output = corelane(&[&["bench", "run", &name], LITTLE, also(&name), &json_words].concat());
+        let said = || format!("{name}: {}", String::from_utf8_lossy(&output.stdout));
+        assert!(output.status.success(), "{}", said());
+        let lines = std::fs::read_to_string(&json).expect("the file is there");
+        let lines: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
+        assert_eq!(lines.last().expect("lines")["record"], "end", "{}", said());
+        let of = |record: &str| lines.iter().filter(|line| line["record"] == record).collect::<Vec<_>>();
+        for missing in of("missing") {
+            let text = |member: &str| missing[member].as_str().unwrap_or_default().to_owned();
+            let ours = text("peer").starts_with("Corelane");
+            assert!(!ours || may_be_missing(&text("reason")), "{}", said());
+        }
+        // Something was measured, unless nothing of it may be here.
+        let measured = of("result").len() + of("value").len();
+        assert!(measured > 0 || !of("missing").is_empty(), "{}", said());
+        println!("{name}: {measured} figures, {:.1} s", began.elapsed().as_secs_f64());
+    }
+}
