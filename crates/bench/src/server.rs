@@ -38,6 +38,7 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
     match *words {
         ["floor", carrier, waiting] => run_server(carrier_of(carrier)?, waiting_of(waiting)?),
         ["echo", architecture, address] => server::echo(Architecture::from_word(architecture)?, address),
+        ["declared", architecture] => server::declared(Architecture::from_word(architecture)?),
         ["calls", reference] => caller::serve(reference),
         ["laned", priorities, address] => {
             let all: Result<Vec<u8>, _> = priorities.split(',').map(str::parse).collect();
@@ -51,7 +52,7 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
             let priority = priority.parse();
             server::unlaned(priority.map_err(|_| Failure::new(format!("`{words:?}` has no priority")))?)
         }
-        ["probed", architecture] => probed::serve(Architecture::from_word(architecture)?),
+        ["probed", architecture] => probed::serve(probed::Kind::from_word(architecture)?),
         ["many", count, keys, architecture] => {
             let architecture = Architecture::from_word(architecture)?;
             server::many(number(count, 10_000_000)?, Keys::from_name(keys)?, architecture)
@@ -88,6 +89,11 @@ pub(crate) fn start_echo(
     start("Corelane's server", &["echo", &architecture.to_string(), address], placement)
 }
 
+/// Starts a Corelane server with one object whose calls all have one priority; answers its reference.
+pub(crate) fn start_declared(architecture: Architecture, placement: &Placement) -> Result<(Service, String), Failure> {
+    start("Corelane's server of one priority", &["declared", &architecture.to_string()], placement)
+}
+
 /// Starts a Corelane client of that reference, which calls when it is told to.
 pub(crate) fn start_caller(reference: &str, placement: &Placement) -> Result<Service, Failure> {
     Ok(Service::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
@@ -114,8 +120,8 @@ pub(crate) fn start_unlaned(priority: u8, placement: &Placement) -> Result<(Serv
 }
 
 /// Starts a Corelane server whose probes can be switched; answers its reference.
-pub(crate) fn start_probed(architecture: Architecture, placement: &Placement) -> Result<(Service, String), Failure> {
-    start("Corelane's server with probes", &["probed", &architecture.to_string()], placement)
+pub(crate) fn start_probed(kind: probed::Kind, placement: &Placement) -> Result<(Service, String), Failure> {
+    start("Corelane's server with probes", &["probed", &kind.to_string()], placement)
 }
 
 /// Starts a Corelane server with so many objects.

@@ -16,12 +16,12 @@ use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::{Caller, Prioritised, Worker, object, target};
 use crate::orb::generated::cubit::CountedTargetRef;
-use crate::orb::server::{Keys, LOOPBACK};
+use crate::orb::server::Keys;
 use crate::orb::{Architecture, client_orb, levels, limits};
 use crate::peer::{Kind, Threads};
 use crate::placement::Placement;
 use crate::sample::Samples;
-use crate::server::{start_banded, start_echo, start_floor, start_laned, start_pool};
+use crate::server::{start_banded, start_declared, start_floor, start_laned, start_pool};
 use crate::service::Service;
 
 /// How long a server may take to list references.
@@ -64,9 +64,13 @@ impl Served {
             }
             Made::Orb(orb, references, connections) => {
                 let mut object = object(orb, &references[number % references.len()])?;
-                if number == 0 && *connections == Connections::SharedByOthers {
-                    let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
-                    object = object.with_rt_policies(&private)?;
+                if *connections != Connections::Each {
+                    // One band for all priorities: else no connection would carry two native ones.
+                    object = object.with_rt_policies(&RtClientPolicies {
+                        priority_bands: Some(vec![(0, i16::MAX)]),
+                        private_connection: number == 0 && *connections == Connections::SharedByOthers,
+                        ..RtClientPolicies::default()
+                    })?;
                 }
                 Ok(Box::new(Caller { target: CountedTargetRef::from_object(object), operation }))
             }
@@ -125,19 +129,30 @@ pub(super) fn pool(architecture: Architecture, objects: usize, options: &Options
 pub(super) enum Connections {
     /// A call has one for itself.
     Each,
-    /// One for all, on which calls go at the same time; of each native priority, since Corelane's never carry two.
+    /// One for all priorities, on which calls go at the same time.
     Shared,
     /// The same, and the high-priority client has one of its own (Real-time CORBA's private connection).
     SharedByOthers,
 }
 
-/// The same with one object.
+impl Connections {
+    /// As labels say it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Connections::Each => "",
+            Connections::Shared => ", shared connection",
+            Connections::SharedByOthers => ", private connection",
+        }
+    }
+}
+
+/// The same with one object, which declares one priority for all calls.
 pub(super) fn single(
     architecture: Architecture,
     connections: Connections,
     options: &Options,
 ) -> Result<Served, Failure> {
-    let (server, reference) = start_echo(architecture, LOOPBACK, &at_the_top(options))?;
+    let (server, reference) = start_declared(architecture, &at_the_top(options))?;
     let orb = match connections {
         Connections::Each => client_orb(0)?,
         Connections::Shared | Connections::SharedByOthers => {
@@ -145,13 +160,8 @@ pub(super) fn single(
             orb.build().map_err(|error| Failure::new(error.to_string()))?
         }
     };
-    let how = match connections {
-        Connections::Each => "",
-        Connections::Shared => ", shared connection",
-        Connections::SharedByOthers => ", private connection",
-    };
     let made = Made::Orb(orb, vec![reference], connections);
-    let config = format!("{}{how}", architecture.config());
+    let config = format!("{}{}", architecture.config(), connections.name());
     Ok(Served { peer: "Corelane", transport: Carrier::Tcp.name(), config, server, made })
 }
 

@@ -13,9 +13,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corelane::poa::{IdAssignment, KeyHints, Lifespan, ObjectId, PoaPolicies};
 use corelane::rt::{
-    Direct, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtPolicies, ThreadpoolConfig,
+    Direct, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtPolicies, SchedulingClass,
+    ThreadpoolConfig,
 };
-use corelane::{Orb, Servant};
+use corelane::{Endpoint, Orb, Servant};
+use corelane_wire::ior::escape_key;
 
 use super::generated::cubit::CountedTarget;
 use super::servant::Echo;
@@ -28,6 +30,48 @@ use crate::service::serve_lines;
 /// Serves one object with all operations of idl/cubit.idl at `address`.
 pub(crate) fn echo(architecture: Architecture, address: &str) -> Result<(), Failure> {
     one(architecture, address, CountedTarget::servant(Echo))
+}
+
+/// The same of a real-time POA that declares one priority for all calls, in the pool of the ORB, whose threads stay as they are. Clients may have
+/// one band of priorities for all of them.
+pub(crate) fn declared(architecture: Architecture) -> Result<(), Failure> {
+    let rt = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let orb = Orb::builder().real_time(rt).pool(architecture.pool()).limits(limits()).listen(LOOPBACK);
+    let orb = orb.build().map_err(failed)?;
+    let policies =
+        RtPolicies { priority_model: Some((PriorityModel::ServerDeclared, i16::MAX)), ..RtPolicies::default() };
+    let root = orb.root_poa();
+    let poa =
+        root.create_rt_poa("declared", Some(root.manager()), PoaPolicies::default(), &policies).map_err(failed)?;
+    let reference = poa.activate(&CountedTarget::servant(Echo)).map_err(failed)?;
+    root.manager().activate().map_err(failed)?;
+    println!("ready {reference}");
+    serve_lines(|_| None).map_err(failed)
+}
+
+/// An ORB with an object in the highest of so many lanes, of the ordinary class, and its address and key at the ORB's own endpoint: what comes in there
+/// is handed over.
+pub(crate) fn lanes(number: u8) -> Result<(Orb, String), Failure> {
+    let rt = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
+    let lanes = (1..=i16::from(number)).map(|lane| LaneConfig { priority: 100 * lane, ..LaneConfig::default() });
+    let config = LanesConfig { lanes: lanes.collect(), ..LanesConfig::default() };
+    let pool = orb.real_time().create_threadpool_with_lanes(&config).map_err(failed)?;
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ServerDeclared, 100 * i16::from(number))),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("lanes", Some(root.manager()), PoaPolicies::default(), &policies).map_err(failed)?;
+    let reference = poa.activate(&CountedTarget::servant(Echo)).map_err(failed)?;
+    root.manager().activate().map_err(failed)?;
+    let key = reference.ior().known_profiles().next().map(|profile| escape_key(profile.object_key));
+    let (Some(Endpoint::Tcp { port, .. }), Some(key)) = (orb.endpoints().first(), key) else {
+        return Err(Failure::new("the server has no address"));
+    };
+    let reference = format!("corbaloc:iiop:1.2@127.0.0.1:{port}/{key}");
+    Ok((orb, reference))
 }
 
 /// Serves one object with so many operations.
