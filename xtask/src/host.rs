@@ -34,6 +34,7 @@ const NEEDS: &[Need] = &[
     Need { package: "default-jdk-headless", found: Found::Program("javac") },
     Need { package: "maven", found: Found::Program("mvn") },
     Need { package: "tshark", found: Found::Program("tshark") },
+    Need { package: "iproute2", found: Found::Program("ip") },
     Need { package: "strace", found: Found::Program("strace") },
 ];
 

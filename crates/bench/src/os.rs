@@ -1,11 +1,15 @@
 //! The benchmark `os`: the papers' question the other way round. The ORB stays the same, what changes is how the system runs it: scheduling class and
 //! cores, idle states, timer slack, and, where that is asked for, the kernel's preemption.
 
+use std::collections::VecDeque;
 use std::fs;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use corelane::{Reference, SystemExceptionKind};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{self, Builder, Scheduling};
 use corelane_sys::{clock, signal};
@@ -45,6 +49,7 @@ pub(crate) fn os(options: &Options, report: &mut Report<'_>, progress: &mut Prog
     classes(options, report, progress)?;
     idle_states(options, report, progress)?;
     slack(options, report, progress)?;
+    deadlines(options, report, progress)?;
     if options.preemption {
         preemption(Path::new(PREEMPTION), options, report, progress)
     } else {
@@ -197,6 +202,40 @@ fn slack(options: &Options, report: &mut Report<'_>, progress: &mut Progress) ->
         variants.push(Variant { label, subject: Box::new(Sleeper { slack, placement }), against });
     }
     let title = "os: timer slack, how late a thread wakes that sleeps for 1 ms, idle states held off".to_owned();
+    let group = Group { title, compare: Compare::Median, variants };
+    let extent = Extent { warm_up: 5, count: options.extent.count.min(300), ..options.extent };
+    let busy = Busy::start(&options.placement)?;
+    let measured = report.measure(group, &extent, &options.placement, progress).map(drop);
+    drop(busy);
+    measured
+}
+
+/// How late a call learns that its precise deadline has passed.
+fn deadlines(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let silent = Silent::start()?;
+    let mut variants = Vec::new();
+    for (config, slack, scheduling) in [
+        ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
+        ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
+        ("SCHED_FIFO, slack 50 us", USUAL_SLACK, Scheduling::Fifo(PRIORITY)),
+    ] {
+        let placement = Placement { scheduling: Some(scheduling), ..options.placement };
+        if let Err(error) = placement.run(Side::Client, || ()) {
+            report.missing("os", "Corelane", &format!("a precise deadline, {config}: {error}"))?;
+            continue;
+        }
+        let labels = ["floor", "Corelane"].map(|peer| Label { op: "deadline".to_owned(), ..label(peer, config) });
+        let [floor, ours] = labels;
+        let at = variants.len();
+        let (floors, against) = if at == 0 { (vec![], vec![0]) } else { (vec![0], vec![1, at]) };
+        let sleeper = Box::new(Sleeper { slack, placement });
+        variants.push(Variant { label: floor, subject: sleeper, against: floors });
+        let overdue = Box::new(Overdue { slack, placement, reference: silent.reference() });
+        variants.push(Variant { label: ours, subject: overdue, against });
+    }
+    let title =
+        "os: timer slack, how late a call's precise deadline of 1 ms is told beside a thread that sleeps as long"
+            .to_owned();
     let group = Group { title, compare: Compare::Median, variants };
     let extent = Extent { warm_up: 5, count: options.extent.count.min(300), ..options.extent };
     let busy = Busy::start(&options.placement)?;
@@ -386,10 +425,103 @@ impl Subject for Sleeper {
     }
 }
 
+/// A server that takes connections and answers nothing.
+struct Silent {
+    port: u16,
+    over: Arc<AtomicBool>,
+}
+
+/// Connections that it keeps: a client whose call is over goes on with another one.
+const KEPT: usize = 16;
+
+impl Silent {
+    fn start() -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::new(format!("a server that is silent: {error}"));
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+        let (port, over) = (listener.local_addr().map_err(failed)?.port(), Arc::new(AtomicBool::new(false)));
+        let silent = Silent { port, over: over.clone() };
+        let body = move || {
+            let mut kept = VecDeque::with_capacity(KEPT);
+            for stream in listener.incoming() {
+                if over.load(Ordering::Acquire) {
+                    return;
+                }
+                kept.truncate(KEPT - 1);
+                kept.push_front(stream);
+            }
+        };
+        Builder::new().name("bench/silent").spawn(body).map_err(failed)?;
+        Ok(silent)
+    }
+
+    fn reference(&self) -> String {
+        format!("corbaloc:iiop:1.2@127.0.0.1:{}/nobody", self.port)
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        // So that it looks; where that fails it goes with the program.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+/// Calls what does not answer, with a precise deadline; times are those from the deadline on.
+struct Overdue {
+    slack: Duration,
+    placement: Placement,
+    reference: String,
+}
+
+impl Subject for Overdue {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let (slack, reference) = (self.slack, self.reference.clone());
+        // A thread for the purpose, as it is of one that sleeps.
+        let called = self.placement.run(Side::Client, move || {
+            let failed = |error: std::io::Error| Failure::new(format!("a thread that calls: {error}"));
+            thread::set_timer_slack(slack).map_err(failed)?;
+            let orb = client_orb(0)?;
+            let target = target(&orb, &reference)?.with_timeout(NAP);
+            let mut late = Vec::with_capacity(warm_up + count);
+            let began = clock::now();
+            for _ in 0..warm_up + count {
+                let due = clock::now() + NAP;
+                let answer = target.echo_nothing();
+                late.push(due.elapsed().as_nanos() as u64);
+                match answer {
+                    Err(error) if error.kind() == SystemExceptionKind::Timeout => {}
+                    Err(error) => return Err(error.into()),
+                    Ok(()) => return Err(Failure::new("a server that is silent has answered")),
+                }
+            }
+            Ok((began.elapsed(), late))
+        });
+        let (whole, late) = called.map_err(|error| Failure::new(error.to_string()))??;
+        late.iter().skip(warm_up).for_each(|&time| into.push(time));
+        Ok(whole)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::BufRead;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn a_call_of_a_silent_server_ends_by_its_deadline_and_not_before() {
+        let silent = Silent::start().unwrap();
+        let placement = Placement::default();
+        let mut overdue = Overdue { slack: USUAL_SLACK, placement, reference: silent.reference() };
+        let mut samples = Samples::with_room(20);
+        assert!(overdue.run(2, 20, &mut samples).unwrap() >= NAP * 22);
+        assert_eq!(samples.len(), 20);
+    }
 
     #[test]
     fn the_kernels_modes_are_read() {
@@ -447,11 +579,11 @@ mod tests {
         }
     }
 
-    struct Counting(std::sync::Arc<std::sync::atomic::AtomicUsize>);
+    struct Counting(Arc<AtomicUsize>);
 
     impl Subject for Counting {
         fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-            self.0.fetch_add(warm_up + count, std::sync::atomic::Ordering::Relaxed);
+            self.0.fetch_add(warm_up + count, Ordering::Relaxed);
             (0..count).for_each(|_| into.push(1));
             Ok(Duration::from_nanos(count as u64))
         }
@@ -463,13 +595,13 @@ mod tests {
 
     #[test]
     fn a_rested_client_makes_as_many_calls() {
-        let calls = std::sync::Arc::default();
-        let inner = Box::new(Counting(std::sync::Arc::clone(&calls)));
+        let calls = Arc::default();
+        let inner = Box::new(Counting(Arc::clone(&calls)));
         let placement = Placement::default();
         let mut rested = Rested { keep: Keep::Nothing, placement, inner: Box::new(Placed { placement, inner }) };
         let mut samples = Samples::with_room(3);
         assert_eq!(rested.run(2, 3, &mut samples).unwrap(), Duration::from_nanos(3));
-        assert_eq!((samples.len(), calls.load(std::sync::atomic::Ordering::Relaxed)), (3, 5));
+        assert_eq!((samples.len(), calls.load(Ordering::Relaxed)), (3, 5));
         assert_eq!(rested.server_pid(), Some(7));
     }
 
