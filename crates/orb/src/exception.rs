@@ -1,9 +1,10 @@
 //! The one error of a call: a CORBA system exception with what a person needs to understand it.
 //!
-//! A [`SystemException`] is at most 16 octets, so that `Result`s stay cheap on the hot path; the detail is boxed and made
+//! A [`SystemException`] is two words, so that `Result`s stay cheap on the hot path; the detail is boxed and made
 //! only where a call has failed for a local reason (a connection, a deadline, a limit).
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use corelane_wire::exception::SystemExceptionBody;
@@ -22,9 +23,40 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 #[derive(Clone)]
 pub struct SystemException {
     detail: Option<Box<Detail>>,
-    minor: u32,
-    kind: SystemExceptionKind,
-    completed: Completion,
+    code: Code,
+}
+
+/// Minor code, kind and completion status in one word that is never 0: whether a `Result` holds an exception is then said by a whole word, in
+/// a register. Said by one octet among others it was written alone and read with its neighbours, before it had left the processor's store
+/// buffer: that took longer than many an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Code(NonZeroU64);
+
+impl Code {
+    #[inline]
+    const fn new(kind: SystemExceptionKind, minor: u32, completed: Completion) -> Self {
+        let word = (minor as u64) << 32 | (kind as u64) << 16 | (completed as u64) << 8;
+        Code(NonZeroU64::MIN.saturating_add(word))
+    }
+
+    #[inline]
+    fn minor(self) -> u32 {
+        (self.0.get() >> 32) as u32
+    }
+
+    #[inline]
+    fn kind(self) -> SystemExceptionKind {
+        let index = usize::from((self.0.get() >> 16) as u16);
+        SystemExceptionKind::ALL.get(index).copied().unwrap_or(SystemExceptionKind::Unknown)
+    }
+
+    fn completed(self) -> Completion {
+        match (self.0.get() >> 8) as u8 {
+            0 => Completion::Yes,
+            1 => Completion::No,
+            _ => Completion::Maybe,
+        }
+    }
 }
 
 /// What the ORB knows about a failure beside the exception itself.
@@ -69,7 +101,7 @@ impl SystemException {
     /// An exception with its full minor code (vendor id in the upper 20 bits).
     #[must_use]
     pub fn new(kind: SystemExceptionKind, minor: u32, completed: Completion) -> Self {
-        SystemException { detail: None, minor, kind, completed }
+        SystemException { detail: None, code: Code::new(kind, minor, completed) }
     }
 
     /// BAD_OPERATION 2: the target does not know the operation.
@@ -97,26 +129,26 @@ impl SystemException {
     /// The same exception with another completion status.
     #[must_use]
     pub fn completed_as(mut self, completed: Completion) -> Self {
-        self.completed = completed;
+        self.code = Code::new(self.kind(), self.minor(), completed);
         self
     }
 
     /// Which exception it is.
     #[must_use]
     pub fn kind(&self) -> SystemExceptionKind {
-        self.kind
+        self.code.kind()
     }
 
     /// The full minor code: vendor id in the upper 20 bits, code in the lower 12.
     #[must_use]
     pub fn minor(&self) -> u32 {
-        self.minor
+        self.code.minor()
     }
 
     /// Whether the operation ran at the target.
     #[must_use]
     pub fn completed(&self) -> Completion {
-        self.completed
+        self.code.completed()
     }
 
     /// What the ORB knows about the cause; absent for an exception that came from the peer.
@@ -128,13 +160,13 @@ impl SystemException {
     /// Whether it says that the target has no such operation.
     #[inline]
     pub(crate) fn is_unknown_operation(&self) -> bool {
-        self.kind == SystemExceptionKind::BadOperation
+        self.kind() == SystemExceptionKind::BadOperation
     }
 
     /// Writes the exception as a reply carries it.
     #[cold]
     pub(crate) fn encode(&self, encoder: &mut Encoder<'_>) {
-        SystemExceptionBody { kind: self.kind, minor: self.minor, completed: self.completed }.write(encoder);
+        SystemExceptionBody { kind: self.kind(), minor: self.minor(), completed: self.completed() }.write(encoder);
     }
 
     /// Reads the exception that a reply carries.
@@ -147,13 +179,13 @@ impl SystemException {
     /// `IDL:omg.org/CORBA/NAME:1.0`.
     #[must_use]
     pub fn repository_id(&self) -> &'static str {
-        self.kind.repository_id()
+        self.kind().repository_id()
     }
 }
 
 impl PartialEq for SystemException {
     fn eq(&self, other: &Self) -> bool {
-        (self.kind, self.minor, self.completed) == (other.kind, other.minor, other.completed)
+        self.code == other.code
     }
 }
 
@@ -174,19 +206,19 @@ impl fmt::Debug for SystemException {
 
 impl fmt::Display for SystemException {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.kind.name())?;
-        let code = self.minor & 0xfff;
-        match self.minor & !0xfff {
+        write!(f, "{}", self.kind().name())?;
+        let code = self.minor() & 0xfff;
+        match self.minor() & !0xfff {
             minor::OMG => write!(f, " minor {code}")?,
             0 if code == 0 => {}
             vendor => match std::str::from_utf8(&vendor.to_be_bytes()[..2]) {
                 Ok(letters) if letters.bytes().all(|b| b.is_ascii_alphanumeric()) => {
                     write!(f, " minor {code} of {letters}")?
                 }
-                _ => write!(f, " minor {:#x}", self.minor)?,
+                _ => write!(f, " minor {:#x}", self.minor())?,
             },
         }
-        f.write_str(match self.completed {
+        f.write_str(match self.completed() {
             Completion::Yes => ", COMPLETED_YES",
             Completion::No => ", COMPLETED_NO",
             Completion::Maybe => ", COMPLETED_MAYBE",
@@ -222,8 +254,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_exception_is_at_most_sixteen_octets() {
-        assert!(size_of::<SystemException>() <= 16);
+    fn a_system_exception_is_two_words_and_so_is_a_result_with_one() {
+        assert_eq!(size_of::<Result<(), SystemException>>(), 16);
+    }
+
+    #[test]
+    fn what_it_was_made_of_is_what_it_says() {
+        for (kind, minor) in SystemExceptionKind::ALL.iter().zip([0, 1, minor::OMG | 7, u32::MAX].into_iter().cycle()) {
+            for completed in [Completion::Yes, Completion::No, Completion::Maybe] {
+                let exception = SystemException::new(*kind, minor, completed);
+                assert_eq!((exception.kind(), exception.minor(), exception.completed()), (*kind, minor, completed));
+                let again = SystemException::new(*kind, minor, Completion::No).completed_as(completed);
+                assert_eq!(again, exception);
+            }
+        }
     }
 
     #[test]

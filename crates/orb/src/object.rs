@@ -11,7 +11,7 @@ use corelane_wire::{Cdr, CdrError, Decoder, Encoder};
 
 use crate::cancel::Canceller;
 use crate::context::Context;
-use crate::exception::{SystemException, SystemExceptionKind as Kind};
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::target::Binding;
 use crate::invocation::{Deferred, Operation, Reply, call};
 use crate::orb::Core;
@@ -67,6 +67,23 @@ impl DirectCalls {
             let Some(call) = calls.0.get() else { return };
             calls = &call.others;
         }
+    }
+}
+
+/// What an operation fails with that declares no exceptions.
+struct Raised(SystemException);
+
+impl From<SystemException> for Raised {
+    #[inline]
+    fn from(exception: SystemException) -> Self {
+        Raised(exception)
+    }
+}
+
+impl From<Reply<'_>> for Raised {
+    #[cold]
+    fn from(reply: Reply<'_>) -> Self {
+        Raised(reply.unlisted_exception())
     }
 }
 
@@ -303,6 +320,80 @@ impl ObjectRef {
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
     ) -> Result<Reply<'_>, SystemException> {
         call::invoke(self, operation, arguments)
+    }
+
+    /// For generated code: calls `operation` with the arguments that `arguments` writes; `results` reads what it returns.
+    ///
+    /// # Errors
+    /// The system exception that the ORB or the object raised. A user exception is UNKNOWN 1.
+    #[doc(hidden)]
+    #[inline]
+    pub fn call<'a, T>(
+        &self,
+        operation: &Operation<'_>,
+        results: impl Fn(&mut Decoder<'_>) -> Result<T, CdrError>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<T, SystemException> {
+        self.call_raising(operation, results, arguments).map_err(|Raised(exception)| exception)
+    }
+
+    /// For generated code: the same for an operation that returns nothing.
+    ///
+    /// # Errors
+    /// Those of [`call`](Self::call).
+    #[doc(hidden)]
+    #[inline]
+    pub fn run<'a>(
+        &self,
+        operation: &Operation<'_>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<(), SystemException> {
+        self.call(operation, |_| Ok(()), arguments)
+    }
+
+    /// For generated code: the same for an operation that declares exceptions.
+    ///
+    /// # Errors
+    /// Those of [`call_raising`](Self::call_raising).
+    #[doc(hidden)]
+    #[inline]
+    pub fn run_raising<'a, E>(
+        &self,
+        operation: &Operation<'_>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<(), E>
+    where
+        E: for<'r> From<Reply<'r>> + From<SystemException>,
+    {
+        self.call_raising(operation, |_| Ok(()), arguments)
+    }
+
+    /// For generated code: [`call`](Self::call) for an operation that declares exceptions.
+    ///
+    /// # Errors
+    /// Those exceptions, and system exceptions.
+    #[doc(hidden)]
+    #[inline]
+    pub fn call_raising<'a, T, E>(
+        &self,
+        operation: &Operation<'_>,
+        results: impl Fn(&mut Decoder<'_>) -> Result<T, CdrError>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<T, E>
+    where
+        E: for<'r> From<Reply<'r>> + From<SystemException>,
+    {
+        let mut value = None;
+        let mut read = |decoder: &mut Decoder<'_>| {
+            value = Some(results(decoder)?);
+            Ok(())
+        };
+        match call::call(self, operation, arguments, &mut read)? {
+            None => {}
+            Some(reply) if reply.is_exception() => return Err(reply.into()),
+            Some(mut reply) => reply.read(read)?,
+        }
+        value.ok_or_else(|| SystemException::new(Kind::Internal, 0, Completion::Yes).into())
     }
 
     /// Calls `operation` and does not wait for the reply, which [`Deferred::reply`] gives. The arguments are written again

@@ -315,11 +315,17 @@ impl<T> Exclusive<T> {
         self.take().then(|| ExclusiveGuard { cell: self })
     }
 
+    /// The same, for who wants the cell itself too.
+    #[inline]
+    pub fn try_lock_cell<'a>(self: &'a Arc<Self>) -> Option<CellGuard<'a, T>> {
+        self.take().then(|| CellGuard { cell: Cell::Lent(self) })
+    }
+
     /// Checks the value out and keeps the cell alive; `None` if it is out. The guard can be stored and
     /// moved to another thread.
     #[inline]
-    pub fn try_lock_owned(self: &Arc<Self>) -> Option<OwnedExclusiveGuard<T>> {
-        self.take().then(|| OwnedExclusiveGuard { cell: Arc::clone(self) })
+    pub fn try_lock_owned(self: &Arc<Self>) -> Option<CellGuard<'static, T>> {
+        self.take().then(|| CellGuard { cell: Cell::Own(Arc::clone(self)) })
     }
 
     /// Whether the value is out at this moment; by the time the caller looks it may have changed.
@@ -386,16 +392,26 @@ pub struct ExclusiveGuard<'a, T> {
     cell: &'a Exclusive<T>,
 }
 
-/// A checked-out value together with its cell; it is returned on drop.
+/// A checked-out value together with its cell; it is returned on drop. Two words, so that it moves in registers.
 #[must_use = "the value is returned at once"]
-pub struct OwnedExclusiveGuard<T> {
-    cell: Arc<Exclusive<T>>,
+pub struct CellGuard<'a, T> {
+    cell: Cell<'a, T>,
 }
 
-impl<T> OwnedExclusiveGuard<T> {
+enum Cell<'a, T> {
+    /// Somebody else keeps it: no reference is counted.
+    Lent(&'a Arc<Exclusive<T>>),
+    Own(Arc<Exclusive<T>>),
+}
+
+impl<T> CellGuard<'_, T> {
     /// The cell whose value this is.
+    #[inline]
     pub fn cell(&self) -> &Arc<Exclusive<T>> {
-        &self.cell
+        match &self.cell {
+            Cell::Lent(cell) => cell,
+            Cell::Own(cell) => cell,
+        }
     }
 }
 
@@ -403,7 +419,7 @@ impl<T> OwnedExclusiveGuard<T> {
 // (`T: Send`, from the cell) would let a `Cell` be reached from two threads.
 unsafe impl<T: Send + Sync> Sync for ExclusiveGuard<'_, T> {}
 // SAFETY: as for `ExclusiveGuard`.
-unsafe impl<T: Send + Sync> Sync for OwnedExclusiveGuard<T> {}
+unsafe impl<T: Send + Sync> Sync for CellGuard<'_, T> {}
 
 impl<T> Deref for ExclusiveGuard<'_, T> {
     type Target = T;
@@ -428,26 +444,26 @@ impl<T> Drop for ExclusiveGuard<'_, T> {
     }
 }
 
-impl<T> Deref for OwnedExclusiveGuard<T> {
+impl<T> Deref for CellGuard<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        self.cell.shared()
+        self.cell().shared()
     }
 }
 
-impl<T> DerefMut for OwnedExclusiveGuard<T> {
+impl<T> DerefMut for CellGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        self.cell.exclusive()
+        self.cell().exclusive()
     }
 }
 
-impl<T> Drop for OwnedExclusiveGuard<T> {
+impl<T> Drop for CellGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.cell.give_back();
+        self.cell().give_back();
     }
 }
 
@@ -464,10 +480,19 @@ mod tests {
         let before = counters::snapshot();
         let mut guard = cell.try_lock().unwrap();
         *guard += 1;
-        assert!(cell.is_taken() && cell.try_lock().is_none() && cell.try_lock_owned().is_none());
+        let is_out = || {
+            let refused =
+                cell.try_lock().is_none() && cell.try_lock_cell().is_none() && cell.try_lock_owned().is_none();
+            refused && cell.is_taken()
+        };
+        // Asking has no effect.
+        assert!(is_out() && is_out());
+        drop(guard);
+        let guard = cell.try_lock_cell().unwrap();
+        assert!(is_out() && Arc::ptr_eq(guard.cell(), &cell));
         drop(guard);
         let guard = cell.try_lock_owned().unwrap();
-        assert_eq!((counters::snapshot() - before).locks, 2);
+        assert_eq!((counters::snapshot() - before).locks, 3);
         thread::spawn(move || assert_eq!(*guard, 2)).join().unwrap();
         assert!(!cell.is_taken());
     }

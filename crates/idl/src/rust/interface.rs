@@ -397,8 +397,8 @@ impl Generator<'_> {
         out.signature(&format!("pub fn {before}"), &parameters, &after, " {");
         out.open_again();
         let (operation, reference) = (self.runtime("Operation"), self.runtime("Reference"));
-        let (object, local, reply, e, servant) =
-            (call.local("this"), call.local("local"), call.local("reply"), call.local("e"), call.local("servant"));
+        let (object, local, e, servant) =
+            (call.local("this"), call.local("local"), call.local("e"), call.local("servant"));
         let context = call.local("context");
         let trait_path = self.path_to_trait(interface);
         out.assign(&format!("static OPERATION: {operation}"), &format!("{operation}::new({:?})", call.wire));
@@ -451,31 +451,21 @@ impl Generator<'_> {
         let outputs = call.outputs();
         let raising = self.errors.contains_key(&(interface, call.raises.clone()));
         if call.oneway {
-            invocation(None, &format!("{object}.send_oneway("), &body, &e, ")", out);
-        } else if raising {
-            let mutable = if outputs.is_empty() { "" } else { "mut " };
-            invocation(
-                Some(&format!("let {mutable}{reply}")),
-                &format!("{object}.invoke_raising("),
-                &body,
-                &e,
-                ")?;",
-                out,
-            );
-            out.open(&format!("if {reply}.exception().is_some() {{"));
-            out.line(&format!("return Err({reply}.into());"));
-            out.close("}");
-            if outputs.is_empty() {
-                out.line("Ok(())");
-            } else {
-                self.read_outputs(&format!("Ok({reply}.read("), &outputs, ")?)", out);
-            }
-        } else if outputs.is_empty() {
-            invocation(None, &format!("{object}.invoke("), &body, &e, ")?;", out);
-            out.line("Ok(())");
+            invocation(&format!("{object}.send_oneway("), &["&OPERATION".to_owned()], &body, &e, out);
         } else {
-            invocation(Some(&format!("let mut {reply}")), &format!("{object}.invoke("), &body, &e, ")?;", out);
-            self.read_outputs(&format!("{reply}.read("), &outputs, ")", out);
+            let mut first = vec!["&OPERATION".to_owned()];
+            if !outputs.is_empty() {
+                let results = call.local("results");
+                self.read_outputs(&results, &outputs, out);
+                first.push(results);
+            }
+            let method = match (outputs.is_empty(), raising) {
+                (true, false) => "run",
+                (true, true) => "run_raising",
+                (false, false) => "call",
+                (false, true) => "call_raising",
+            };
+            invocation(&format!("{object}.{method}("), &first, &body, &e, out);
         }
         out.close("}");
     }
@@ -492,23 +482,25 @@ impl Generator<'_> {
         out.call(&format!("{trait_path}::{}(", call.method), &arguments, ")");
     }
 
-    /// Reads results with a closure.
-    fn read_outputs(&mut self, before: &str, outputs: &[(Type, String)], after: &str, out: &mut Writer) {
+    /// A closure called `left` that reads results.
+    fn read_outputs(&mut self, left: &str, outputs: &[(Type, String)], out: &mut Writer) {
+        let head = format!("|d: &mut {}<'_>|", self.runtime("Decoder"));
         if let [(ty, _)] = outputs {
             let single = match self.decode(ty, "d") {
                 super::code::Read::Expression(value) => value.strip_suffix('?').map(str::to_owned),
                 super::code::Read::Block(..) => None,
             };
             if let Some(value) = single {
-                // A path to a function where the closure would only call it.
-                let closure = match value.strip_suffix("(d)") {
-                    Some(function) => function.to_owned(),
-                    None => format!("|d| {value}"),
-                };
-                return out.line(&format!("{before}{closure}{after}"));
+                let length = head.len() + 1 + value.len() + 1;
+                if out.has_room(left.len() + 7 + length) {
+                    return out.line(&format!("let {left} = {head} {value};"));
+                }
+                if out.has_room(length + 4) {
+                    return out.broken(&format!("let {left}"), &format!("{head} {value};"));
+                }
             }
         }
-        out.open(&format!("{before}|d| {{"));
+        out.open(&format!("let {left} = {head} {{"));
         let mut names = Vec::new();
         let mut taken = ["d", "len", "list", "map", "key", "value"].map(str::to_owned).into();
         for (ty, name) in outputs {
@@ -520,7 +512,7 @@ impl Generator<'_> {
             [one] => out.line(&format!("Ok({one})")),
             _ => out.call("Ok((", &names, "))"),
         }
-        out.close(&format!("}}{after}"));
+        out.close("};");
     }
 
     // ---- the skeleton ------------------------------------------------------------------------------
@@ -831,31 +823,21 @@ fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
 }
 
 /// `left = before &OPERATION, &|e| ... after`.
-fn invocation(left: Option<&str>, before: &str, body: &[Line], e: &str, after: &str, out: &mut Writer) {
+fn invocation(before: &str, first: &[String], body: &[Line], e: &str, out: &mut Writer) {
     let lines = tail(body);
     let single = match lines.as_slice() {
         [_] if body.is_empty() => Some("&|_| Ok(())".to_owned()),
         [line] => line.text().map(|text| format!("&|{e}| {text}")),
         _ => None,
     };
-    let end = if after.ends_with(';') || left.is_none() { after.to_owned() } else { format!("{after};") };
+    let first = first.join(", ");
     if let Some(closure) = single
-        && closure.len() + 12 <= 60
+        && first.len() + 2 + closure.len() <= 60
+        && out.has_room(before.len() + first.len() + 2 + closure.len() + 1)
     {
-        let arguments = ["&OPERATION".to_owned(), closure];
-        let length = before.len() + arguments[0].len() + 2 + arguments[1].len() + end.len();
-        match left {
-            // A closure has to end one column before other arguments.
-            Some(left) if !out.has_room(left.len() + 3 + length + 2) && out.has_room(length + 4) => {
-                return out.broken(left, &format!("{before}{}{end}", arguments.join(", ")));
-            }
-            Some(left) => return out.assign_call(left, before, &arguments, &end),
-            None if out.has_room(length) => return out.call(before, &arguments, &end),
-            None => {}
-        }
+        return out.line(&format!("{before}{first}, {closure})"));
     }
-    let left = left.map_or(String::new(), |left| format!("{left} = "));
-    out.open(&format!("{left}{before}&OPERATION, &|{e}| {{"));
+    out.open(&format!("{before}{first}, &|{e}| {{"));
     out.lines(&lines);
-    out.close(&format!("}}{end}"));
+    out.close("})");
 }

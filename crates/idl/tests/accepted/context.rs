@@ -74,11 +74,10 @@ impl PlacedRef {
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
-        this.invoke(&OPERATION, &|e| {
+        this.run(&OPERATION, &|e| {
             e.write_i32(a);
             context.write(e)
-        })?;
-        Ok(())
+        })
     }
 
     pub fn count(&self) -> Result<i32, corelane::SystemException> {
@@ -96,8 +95,8 @@ impl PlacedRef {
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
-        let mut reply = this.invoke(&OPERATION, &|e| context.write(e))?;
-        reply.read(|d| d.read_i32())
+        let results = |d: &mut corelane::mapping::Decoder<'_>| d.read_i32();
+        this.call(&OPERATION, results, &|e| context.write(e))
     }
 
     pub fn tell(&self, text: &str) -> Result<(), corelane::SystemException> {

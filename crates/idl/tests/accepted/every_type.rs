@@ -943,8 +943,8 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|_| Ok(()))?;
-            reply.read(|d| d.read_i32())
+            let results = |d: &mut Decoder<'_>| d.read_i32();
+            this.call(&OPERATION, results, &|_| Ok(()))
         }
 
         /// Sets `level`.
@@ -958,11 +958,10 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            this.invoke(&OPERATION, &|e| {
+            this.run(&OPERATION, &|e| {
                 e.write_i32(level);
                 Ok(())
-            })?;
-            Ok(())
+            })
         }
 
         pub fn r#type(&self) -> Result<Names, SystemException> {
@@ -975,8 +974,8 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|_| Ok(()))?;
-            reply.read(Cdr::decode)
+            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            this.call(&OPERATION, results, &|_| Ok(()))
         }
 
         /// Sets `type`.
@@ -990,14 +989,13 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            this.invoke(&OPERATION, &|e| {
+            this.run(&OPERATION, &|e| {
                 e.write_len(r#type.len())?;
                 for item in r#type {
                     e.write_str(item)?;
                 }
                 Ok(())
-            })?;
-            Ok(())
+            })
         }
 
         pub fn cube_octet(&self, o: u8) -> Result<u8, SystemException> {
@@ -1010,11 +1008,11 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
+            let results = |d: &mut Decoder<'_>| d.read_u8();
+            this.call(&OPERATION, results, &|e| {
                 e.write_u8(o);
                 Ok(())
-            })?;
-            reply.read(|d| d.read_u8())
+            })
         }
 
         pub fn cube_longs(&self, a: &[i32]) -> Result<Longs, SystemException> {
@@ -1027,12 +1025,12 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
+            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            this.call(&OPERATION, results, &|e| {
                 e.write_len(a.len())?;
                 e.write_slice_lent(a);
                 Ok(())
-            })?;
-            reply.read(Cdr::decode)
+            })
         }
 
         pub fn echo(&self, s: &str) -> Result<String, SystemException> {
@@ -1045,8 +1043,8 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| e.write_str(s))?;
-            reply.read(|d| d.read_string())
+            let results = |d: &mut Decoder<'_>| d.read_string();
+            this.call(&OPERATION, results, &|e| e.write_str(s))
         }
 
         pub fn me(&self, p: Option<&ProbeRef>) -> Result<Option<ProbeRef>, SystemException> {
@@ -1059,8 +1057,8 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| write_reference(e, p))?;
-            reply.read(read_reference)
+            let results = |d: &mut Decoder<'_>| read_reference(d);
+            this.call(&OPERATION, results, &|e| write_reference(e, p))
         }
 
         pub fn pass_any(&self, i: &Any, io: &Any) -> Result<(Any, Any, TypeCode), SystemException> {
@@ -1073,15 +1071,15 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                Cdr::encode(i, e)?;
-                Cdr::encode(io, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Any = Cdr::decode(d)?;
                 let io: Any = Cdr::decode(d)?;
                 let o: TypeCode = Cdr::decode(d)?;
                 Ok((result, io, o))
+            };
+            this.call(&OPERATION, results, &|e| {
+                Cdr::encode(i, e)?;
+                Cdr::encode(io, e)
             })
         }
 
@@ -1099,14 +1097,14 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                Cdr::encode(i, e)?;
-                Cdr::encode(io, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: TypeCode = Cdr::decode(d)?;
                 let io: Described = Cdr::decode(d)?;
                 Ok((result, io))
+            };
+            this.call(&OPERATION, results, &|e| {
+                Cdr::encode(i, e)?;
+                Cdr::encode(io, e)
             })
         }
 
@@ -1120,14 +1118,10 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let reply = this.invoke_raising(&OPERATION, &|e| {
+            this.run_raising(&OPERATION, &|e| {
                 e.write_i32(code);
                 Ok(())
-            })?;
-            if reply.exception().is_some() {
-                return Err(reply.into());
-            }
-            Ok(())
+            })
         }
 
         pub fn fail_more(&self, code: i32) -> Result<(i32, String), probe::FailMoreError> {
@@ -1140,18 +1134,15 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke_raising(&OPERATION, &|e| {
-                e.write_i32(code);
-                Ok(())
-            })?;
-            if reply.exception().is_some() {
-                return Err(reply.into());
-            }
-            Ok(reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result = d.read_i32()?;
                 let text = d.read_string()?;
                 Ok((result, text))
-            })?)
+            };
+            this.call_raising(&OPERATION, results, &|e| {
+                e.write_i32(code);
+                Ok(())
+            })
         }
 
         pub fn note(&self, n: i32) -> Result<(), SystemException> {
@@ -1184,15 +1175,15 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                Cdr::encode(i, e)?;
-                Cdr::encode(io, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Plain = Cdr::decode(d)?;
                 let io: Plain = Cdr::decode(d)?;
                 let o: Plain = Cdr::decode(d)?;
                 Ok((result, io, o))
+            };
+            this.call(&OPERATION, results, &|e| {
+                Cdr::encode(i, e)?;
+                Cdr::encode(io, e)
             })
         }
 
@@ -1210,19 +1201,16 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke_raising(&OPERATION, &|e| {
-                Cdr::encode(i, e)?;
-                Cdr::encode(io, e)
-            })?;
-            if reply.exception().is_some() {
-                return Err(reply.into());
-            }
-            Ok(reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Variable = Cdr::decode(d)?;
                 let io: Variable = Cdr::decode(d)?;
                 let o: Variable = Cdr::decode(d)?;
                 Ok((result, io, o))
-            })?)
+            };
+            this.call_raising(&OPERATION, results, &|e| {
+                Cdr::encode(i, e)?;
+                Cdr::encode(io, e)
+            })
         }
 
         pub fn pass_path(
@@ -1239,16 +1227,16 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
+            let results = |d: &mut Decoder<'_>| {
+                let result: Path = Cdr::decode(d)?;
+                let io: Path = Cdr::decode(d)?;
+                Ok((result, io))
+            };
+            this.call(&OPERATION, results, &|e| {
                 e.write_len(i.len())?;
                 Cdr::encode_all(i, e)?;
                 e.write_len(io.len())?;
                 Cdr::encode_all(io, e)
-            })?;
-            reply.read(|d| {
-                let result: Path = Cdr::decode(d)?;
-                let io: Path = Cdr::decode(d)?;
-                Ok((result, io))
             })
         }
 
@@ -1262,16 +1250,16 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                e.write_len_bounded(i.len(), 2)?;
-                Cdr::encode_all(i, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Paths = {
                     let len = d.read_len_bounded(4, 2)?;
                     Cdr::decode_many(len, d)?
                 };
                 Ok(result)
+            };
+            this.call(&OPERATION, results, &|e| {
+                e.write_len_bounded(i.len(), 2)?;
+                Cdr::encode_all(i, e)
             })
         }
 
@@ -1289,15 +1277,15 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                Cdr::encode(i, e)?;
-                Cdr::encode(io, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Shape = Cdr::decode(d)?;
                 let io: Number = Cdr::decode(d)?;
                 let o: Maybe = Cdr::decode(d)?;
                 Ok((result, io, o))
+            };
+            this.call(&OPERATION, results, &|e| {
+                Cdr::encode(i, e)?;
+                Cdr::encode(io, e)
             })
         }
 
@@ -1316,13 +1304,7 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                e.write_octets(i)?;
-                e.write_len_bounded(k.len(), 16)?;
-                e.write_slice_lent(k);
-                e.write_octets(io)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Blob = d.read_octets_owned()?;
                 let io: Blob = d.read_octets_owned()?;
                 let o: Key = {
@@ -1330,6 +1312,12 @@ pub mod every_type {
                     d.read_raw(len)?.into()
                 };
                 Ok((result, io, o))
+            };
+            this.call(&OPERATION, results, &|e| {
+                e.write_octets(i)?;
+                e.write_len_bounded(k.len(), 16)?;
+                e.write_slice_lent(k);
+                e.write_octets(io)
             })
         }
 
@@ -1348,7 +1336,12 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
+            let results = |d: &mut Decoder<'_>| {
+                let result: Names = Cdr::decode(d)?;
+                let io: Names = Cdr::decode(d)?;
+                Ok((result, io))
+            };
+            this.call(&OPERATION, results, &|e| {
                 e.write_len(i.len())?;
                 for item in i {
                     e.write_str(item)?;
@@ -1362,11 +1355,6 @@ pub mod every_type {
                     e.write_str(item)?;
                 }
                 Ok(())
-            })?;
-            reply.read(|d| {
-                let result: Names = Cdr::decode(d)?;
-                let io: Names = Cdr::decode(d)?;
-                Ok((result, io))
             })
         }
 
@@ -1385,7 +1373,8 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
+            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            this.call(&OPERATION, results, &|e| {
                 e.write_len(f.len())?;
                 e.write_bools(f);
                 e.write_len(l.len())?;
@@ -1394,8 +1383,7 @@ pub mod every_type {
                 }
                 e.write_len_bounded(c.len(), 3)?;
                 Cdr::encode_all(c, e)
-            })?;
-            reply.read(Cdr::decode)
+            })
         }
 
         pub fn pass_matrix(
@@ -1416,7 +1404,12 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
+            let results = |d: &mut Decoder<'_>| {
+                let result: Matrix = Cdr::decode(d)?;
+                let l: Lines = Cdr::decode(d)?;
+                Ok((result, l))
+            };
+            this.call(&OPERATION, results, &|e| {
                 Cdr::encode(m, e)?;
                 Cdr::encode(p, e)?;
                 Cdr::encode(b, e)?;
@@ -1428,11 +1421,6 @@ pub mod every_type {
                     e.write_wchar(*item)?;
                 }
                 Ok(())
-            })?;
-            reply.read(|d| {
-                let result: Matrix = Cdr::decode(d)?;
-                let l: Lines = Cdr::decode(d)?;
-                Ok((result, l))
             })
         }
 
@@ -1451,15 +1439,7 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                write_reference(e, o)?;
-                e.write_len(ps.len())?;
-                for item in ps {
-                    write_reference(e, item.as_ref())?;
-                }
-                write_reference(e, a)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Option<ObjectRef> = read_reference(d)?;
                 let out_ps: Probes = {
                     let len = d.read_len(8)?;
@@ -1470,6 +1450,14 @@ pub mod every_type {
                     list
                 };
                 Ok((result, out_ps))
+            };
+            this.call(&OPERATION, results, &|e| {
+                write_reference(e, o)?;
+                e.write_len(ps.len())?;
+                for item in ps {
+                    write_reference(e, item.as_ref())?;
+                }
+                write_reference(e, a)
             })
         }
 
@@ -1483,13 +1471,13 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
+            let results = |d: &mut Decoder<'_>| d.read_wstring();
+            this.call(&OPERATION, results, &|e| {
                 e.write_wstr(w)?;
                 e.write_wchar(c)?;
                 e.write_char(n)?;
                 e.write_bounded_str(s, 10)
-            })?;
-            reply.read(|d| d.read_wstring())
+            })
         }
 
         pub fn pass_colour(
@@ -1510,7 +1498,8 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
+            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            this.call(&OPERATION, results, &|e| {
                 Cdr::encode(&c, e)?;
                 Cdr::encode(&s, e)?;
                 Cdr::encode(i, e)?;
@@ -1518,8 +1507,7 @@ pub mod every_type {
                 e.write_f32(f);
                 e.write_i64(ll);
                 Ok(())
-            })?;
-            reply.read(Cdr::decode)
+            })
         }
 
         pub fn pass_precise(
@@ -1536,12 +1524,12 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
+            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            this.call(&OPERATION, results, &|e| {
                 Cdr::encode(&p, e)?;
                 e.write_len(s.len())?;
                 Cdr::encode_all(s, e)
-            })?;
-            reply.read(Cdr::decode)
+            })
         }
 
         pub fn pass_tree(&self, t: &Tree, ts: &[Tree]) -> Result<Tree, SystemException> {
@@ -1554,12 +1542,12 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
+            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            this.call(&OPERATION, results, &|e| {
                 Cdr::encode(t, e)?;
                 e.write_len(ts.len())?;
                 Cdr::encode_all(ts, e)
-            })?;
-            reply.read(Cdr::decode)
+            })
         }
 
         pub fn a_long_name_to_make_lines_break(
@@ -1578,11 +1566,11 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
+            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            this.call(&OPERATION, results, &|e| {
                 e.write_u64(the_first_parameter);
                 e.write_str(the_second_parameter)
-            })?;
-            reply.read(Cdr::decode)
+            })
         }
 
         pub fn get_second(&self, e: i32, d: &str) -> Result<(i32, i32, String), SystemException> {
@@ -1595,15 +1583,15 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e_| {
-                e_.write_i32(e);
-                e_.write_str(d)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result = d.read_i32()?;
                 let call = d.read_i32()?;
                 let d_ = d.read_string()?;
                 Ok((result, call, d_))
+            };
+            this.call(&OPERATION, results, &|e_| {
+                e_.write_i32(e);
+                e_.write_str(d)
             })
         }
     }
@@ -2167,8 +2155,7 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            this.invoke(&OPERATION, &|_| Ok(()))?;
-            Ok(())
+            this.run(&OPERATION, &|_| Ok(()))
         }
 
         pub fn name(&self) -> Result<String, SystemException> {
@@ -2181,8 +2168,8 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|_| Ok(()))?;
-            reply.read(|d| d.read_string())
+            let results = |d: &mut Decoder<'_>| d.read_string();
+            this.call(&OPERATION, results, &|_| Ok(()))
         }
     }
 
@@ -2291,15 +2278,15 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e_| {
-                e_.write_i32(e);
-                e_.write_str(d)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result = d.read_i32()?;
                 let call = d.read_i32()?;
                 let d_ = d.read_string()?;
                 Ok((result, call, d_))
+            };
+            this.call(&OPERATION, results, &|e_| {
+                e_.write_i32(e);
+                e_.write_str(d)
             })
         }
     }

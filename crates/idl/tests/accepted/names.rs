@@ -102,19 +102,16 @@ pub mod names {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke_raising(&OPERATION, &|e| {
-                e.write_i32(n);
-                Ok(())
-            })?;
-            if reply.exception().is_some() {
-                return Err(reply.into());
-            }
-            Ok(reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result = d.read_bool()?;
                 let result_: Longs = Cdr::decode(d)?;
                 let more = d.read_bool()?;
                 Ok((result, result_, more))
-            })?)
+            };
+            this.call_raising(&OPERATION, results, &|e| {
+                e.write_i32(n);
+                Ok(())
+            })
         }
 
         pub fn plain(&self) -> Result<(bool, Longs), SystemException> {
@@ -127,12 +124,12 @@ pub mod names {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|_| Ok(()))?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result = d.read_bool()?;
                 let result_: Longs = Cdr::decode(d)?;
                 Ok((result, result_))
-            })
+            };
+            this.call(&OPERATION, results, &|_| Ok(()))
         }
 
         pub fn nothing(&self) -> Result<(i32, i32), locals::NextError> {
@@ -145,15 +142,12 @@ pub mod names {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke_raising(&OPERATION, &|_| Ok(()))?;
-            if reply.exception().is_some() {
-                return Err(reply.into());
-            }
-            Ok(reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result = d.read_i32()?;
                 let outcome = d.read_i32()?;
                 Ok((result, outcome))
-            })?)
+            };
+            this.call_raising(&OPERATION, results, &|_| Ok(()))
         }
 
         pub fn all(
@@ -177,7 +171,15 @@ pub mod names {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke_raising(&OPERATION, &|e_| {
+            let results = |d: &mut Decoder<'_>| {
+                let result = d.read_i32()?;
+                let len_ = d.read_i32()?;
+                let list_ = d.read_i32()?;
+                let error = d.read_i32()?;
+                let outcome = d.read_i32()?;
+                Ok((result, len_, list_, error, outcome))
+            };
+            this.call_raising(&OPERATION, results, &|e_| {
                 e_.write_i32(call);
                 e_.write_i32(servant);
                 e_.write_i32(operation);
@@ -186,18 +188,7 @@ pub mod names {
                 e_.write_i32(len);
                 e_.write_i32(list);
                 Ok(())
-            })?;
-            if reply.exception().is_some() {
-                return Err(reply.into());
-            }
-            Ok(reply.read(|d| {
-                let result = d.read_i32()?;
-                let len_ = d.read_i32()?;
-                let list_ = d.read_i32()?;
-                let error = d.read_i32()?;
-                let outcome = d.read_i32()?;
-                Ok((result, len_, list_, error, outcome))
-            })?)
+            })
         }
     }
 

@@ -83,11 +83,10 @@ impl IRef {
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
-        this.invoke(&OPERATION, &|e| {
+        this.run(&OPERATION, &|e| {
             e.write_i32(x);
             Ok(())
-        })?;
-        Ok(())
+        })
     }
 }
 

@@ -67,8 +67,8 @@ impl EchoRef {
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
-        let mut reply = this.invoke(&OPERATION, &|e| e.write_str(mesg))?;
-        reply.read(|d| d.read_string())
+        let results = |d: &mut corelane::mapping::Decoder<'_>| d.read_string();
+        this.call(&OPERATION, results, &|e| e.write_str(mesg))
     }
 }
 
@@ -261,18 +261,15 @@ impl ResultRef {
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
-        let mut reply = this.invoke_raising(&OPERATION, &|e| {
+        let results = |d: &mut corelane::mapping::Decoder<'_>| corelane::mapping::Cdr::decode(d);
+        this.call_raising(&OPERATION, results, &|e| {
             corelane::mapping::Cdr::encode(r#type, e)?;
             e.write_len(self_.len())?;
             for item in self_ {
                 e.write_str(item)?;
             }
             Ok(())
-        })?;
-        if reply.exception().is_some() {
-            return Err(reply.into());
-        }
-        Ok(reply.read(corelane::mapping::Cdr::decode)?)
+        })
     }
 
     pub fn servant_(&self) -> Result<(), corelane::SystemException> {

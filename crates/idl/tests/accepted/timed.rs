@@ -9,7 +9,7 @@
 #[allow(clippy::too_many_arguments, clippy::type_complexity)]
 #[allow(clippy::wrong_self_convention)]
 pub mod timed {
-    use corelane::mapping::{Cast, Operation, OperationTable, ServerCall, Skeleton};
+    use corelane::mapping::{Cast, Decoder, Operation, OperationTable, ServerCall, Skeleton};
     use corelane::{ObjectRef, Reference, Servant, SystemException};
 
     pub trait Pump: Send + Sync + 'static {
@@ -68,11 +68,10 @@ pub mod timed {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            this.invoke(&OPERATION, &|e| {
+            this.run(&OPERATION, &|e| {
                 e.write_i16(valve);
                 Ok(())
-            })?;
-            Ok(())
+            })
         }
 
         pub fn pressure(&self) -> Result<i32, SystemException> {
@@ -85,8 +84,8 @@ pub mod timed {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|_| Ok(()))?;
-            reply.read(|d| d.read_i32())
+            let results = |d: &mut Decoder<'_>| d.read_i32();
+            this.call(&OPERATION, results, &|_| Ok(()))
         }
     }
 

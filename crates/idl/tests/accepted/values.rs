@@ -854,8 +854,8 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|_| Ok(()))?;
-            reply.read(|d| d.read_string())
+            let results = |d: &mut Decoder<'_>| d.read_string();
+            this.call(&OPERATION, results, &|_| Ok(()))
         }
     }
 
@@ -960,11 +960,11 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
+            let results = |d: &mut Decoder<'_>| d.read_string();
+            this.call(&OPERATION, results, &|e| {
                 e.write_i16(width);
                 Ok(())
-            })?;
-            reply.read(|d| d.read_string())
+            })
         }
     }
 
@@ -1329,8 +1329,7 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            this.invoke(&OPERATION, &|_| Ok(()))?;
-            Ok(())
+            this.run(&OPERATION, &|_| Ok(()))
         }
     }
 
@@ -1725,15 +1724,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                write_value(e, a)?;
-                write_value(e, b)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Option<NodeRef> = read_value(d)?;
                 let b: Option<NodeRef> = read_value(d)?;
                 let c: Option<NodeRef> = read_value(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                write_value(e, a)?;
+                write_value(e, b)
             })
         }
 
@@ -1751,19 +1750,16 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke_raising(&OPERATION, &|e| {
-                Cdr::encode(a, e)?;
-                Cdr::encode(b, e)
-            })?;
-            if reply.exception().is_some() {
-                return Err(reply.into());
-            }
-            Ok(reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Mixed = Cdr::decode(d)?;
                 let b: Mixed = Cdr::decode(d)?;
                 let c: Mixed = Cdr::decode(d)?;
                 Ok((result, b, c))
-            })?)
+            };
+            this.call_raising(&OPERATION, results, &|e| {
+                Cdr::encode(a, e)?;
+                Cdr::encode(b, e)
+            })
         }
 
         pub fn echo_base(
@@ -1780,15 +1776,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                write_value(e, a)?;
-                write_value(e, b)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Option<BaseRef> = read_value(d)?;
                 let b: Option<BaseRef> = read_value(d)?;
                 let c: Option<BaseRef> = read_value(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                write_value(e, a)?;
+                write_value(e, b)
             })
         }
 
@@ -1807,15 +1803,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                write_value(e, a)?;
-                write_value(e, b)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Option<ShapeRef> = read_value(d)?;
                 let b: Option<ShapeRef> = read_value(d)?;
                 let c: Option<ShapeRef> = read_value(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                write_value(e, a)?;
+                write_value(e, b)
             })
         }
 
@@ -1840,15 +1836,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                write_abstract(e, a)?;
-                write_abstract(e, b)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Option<DescribedRef> = read_abstract(d)?;
                 let b: Option<DescribedRef> = read_abstract(d)?;
                 let c: Option<DescribedRef> = read_abstract(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                write_abstract(e, a)?;
+                write_abstract(e, b)
             })
         }
 
@@ -1873,15 +1869,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                write_value(e, a)?;
-                write_value(e, b)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Option<AnyValueRef> = read_value(d)?;
                 let b: Option<AnyValueRef> = read_value(d)?;
                 let c: Option<AnyValueRef> = read_value(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                write_value(e, a)?;
+                write_value(e, b)
             })
         }
 
@@ -1899,18 +1895,7 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                e.write_len(a.len())?;
-                for item in a {
-                    write_value(e, item.as_ref())?;
-                }
-                e.write_len(b.len())?;
-                for item in b {
-                    write_value(e, item.as_ref())?;
-                }
-                Ok(())
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Nodes = {
                     let len = d.read_len(4)?;
                     let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
@@ -1936,6 +1921,17 @@ pub mod values {
                     list
                 };
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                e.write_len(a.len())?;
+                for item in a {
+                    write_value(e, item.as_ref())?;
+                }
+                e.write_len(b.len())?;
+                for item in b {
+                    write_value(e, item.as_ref())?;
+                }
+                Ok(())
             })
         }
 
@@ -1953,15 +1949,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                write_value(e, a)?;
-                write_value(e, b)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Option<TextRef> = read_value(d)?;
                 let b: Option<TextRef> = read_value(d)?;
                 let c: Option<TextRef> = read_value(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                write_value(e, a)?;
+                write_value(e, b)
             })
         }
 
@@ -1980,15 +1976,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                write_value(e, a)?;
-                write_value(e, b)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Option<LetterRef> = read_value(d)?;
                 let b: Option<LetterRef> = read_value(d)?;
                 let c: Option<LetterRef> = read_value(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                write_value(e, a)?;
+                write_value(e, b)
             })
         }
 
@@ -2006,15 +2002,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                Cdr::encode(a, e)?;
-                Cdr::encode(b, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Account = Cdr::decode(d)?;
                 let b: Account = Cdr::decode(d)?;
                 let c: Account = Cdr::decode(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                Cdr::encode(a, e)?;
+                Cdr::encode(b, e)
             })
         }
 
@@ -2032,15 +2028,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                Cdr::encode(&a, e)?;
-                Cdr::encode(&b, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Money = Cdr::decode(d)?;
                 let b: Money = Cdr::decode(d)?;
                 let c: Money = Cdr::decode(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                Cdr::encode(&a, e)?;
+                Cdr::encode(&b, e)
             })
         }
 
@@ -2058,17 +2054,17 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                e.write_len(a.len())?;
-                Cdr::encode_all(a, e)?;
-                e.write_len(b.len())?;
-                Cdr::encode_all(b, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Moneys = Cdr::decode(d)?;
                 let b: Moneys = Cdr::decode(d)?;
                 let c: Moneys = Cdr::decode(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                e.write_len(a.len())?;
+                Cdr::encode_all(a, e)?;
+                e.write_len(b.len())?;
+                Cdr::encode_all(b, e)
             })
         }
 
@@ -2086,15 +2082,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                Cdr::encode(a, e)?;
-                Cdr::encode(b, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Larger = Cdr::decode(d)?;
                 let b: Larger = Cdr::decode(d)?;
                 let c: Larger = Cdr::decode(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                Cdr::encode(a, e)?;
+                Cdr::encode(b, e)
             })
         }
 
@@ -2108,15 +2104,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                Cdr::encode(a, e)?;
-                Cdr::encode(b, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Maps = Cdr::decode(d)?;
                 let b: Maps = Cdr::decode(d)?;
                 let c: Maps = Cdr::decode(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                Cdr::encode(a, e)?;
+                Cdr::encode(b, e)
             })
         }
 
@@ -2130,20 +2126,7 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                e.write_len(a.len())?;
-                for (key, value) in a {
-                    e.write_str(key)?;
-                    e.write_i32(*value);
-                }
-                e.write_len(b.len())?;
-                for (key, value) in b {
-                    e.write_str(key)?;
-                    e.write_i32(*value);
-                }
-                Ok(())
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Ages = {
                     let len = d.read_len(8)?;
                     let mut map = std::collections::BTreeMap::new();
@@ -2181,6 +2164,19 @@ pub mod values {
                     map
                 };
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                e.write_len(a.len())?;
+                for (key, value) in a {
+                    e.write_str(key)?;
+                    e.write_i32(*value);
+                }
+                e.write_len(b.len())?;
+                for (key, value) in b {
+                    e.write_str(key)?;
+                    e.write_i32(*value);
+                }
+                Ok(())
             })
         }
 
@@ -2198,15 +2194,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                Cdr::encode(&a, e)?;
-                Cdr::encode(&b, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Rights = Cdr::decode(d)?;
                 let b: Rights = Cdr::decode(d)?;
                 let c: Rights = Cdr::decode(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                Cdr::encode(&a, e)?;
+                Cdr::encode(&b, e)
             })
         }
 
@@ -2224,15 +2220,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                Cdr::encode(&a, e)?;
-                Cdr::encode(&b, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: Longer = Cdr::decode(d)?;
                 let b: Longer = Cdr::decode(d)?;
                 let c: Longer = Cdr::decode(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                Cdr::encode(&a, e)?;
+                Cdr::encode(&b, e)
             })
         }
 
@@ -2250,15 +2246,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                Cdr::encode(a, e)?;
-                Cdr::encode(b, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: ByLetter = Cdr::decode(d)?;
                 let b: ByLetter = Cdr::decode(d)?;
                 let c: ByLetter = Cdr::decode(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                Cdr::encode(a, e)?;
+                Cdr::encode(b, e)
             })
         }
 
@@ -2276,15 +2272,15 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let mut reply = this.invoke(&OPERATION, &|e| {
-                Cdr::encode(a, e)?;
-                Cdr::encode(b, e)
-            })?;
-            reply.read(|d| {
+            let results = |d: &mut Decoder<'_>| {
                 let result: ByByte = Cdr::decode(d)?;
                 let b: ByByte = Cdr::decode(d)?;
                 let c: ByByte = Cdr::decode(d)?;
                 Ok((result, b, c))
+            };
+            this.call(&OPERATION, results, &|e| {
+                Cdr::encode(a, e)?;
+                Cdr::encode(b, e)
             })
         }
     }

@@ -7,11 +7,11 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Half, Peer, Stream, Wait};
-use corelane_sys::buffer::Spares;
+use corelane_sys::buffer::{RESERVE_ABOVE, Spares};
 use corelane_sys::clock::Monotonic;
 use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::connection::{Framer, Step};
-use corelane_wire::giop::{Header, MessageKind};
+use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits};
 
 use super::pool::Pool;
@@ -27,6 +27,10 @@ use crate::server::serving;
 
 /// Replies that may be outstanding from calls given up; past it the connection is worth less than a new one.
 const ABANDONED: u32 = 8;
+
+/// Replies from this size on are taken out of the connection's buffer, so that octet sequences can share their memory. Below it the
+/// buffer is heap memory, which costs more to replace than its octets to copy.
+pub(crate) const OWNED_FROM: usize = RESERVE_ABOVE;
 
 /// A connection to a server, used by one call at a time.
 #[derive(Debug)]
@@ -366,16 +370,37 @@ impl ClientConnection {
         }
     }
 
-    /// The next whole message.
+    /// One read, which nearly always is the whole reply. False where it takes more than that: nothing has been read.
+    ///
+    /// # Errors
+    /// Why there is nothing to read.
     #[inline]
+    pub(crate) fn hear(&mut self, due: Due, canceller: Option<&Canceller>) -> Result<bool, Broken> {
+        serving::let_others_read();
+        if serving::is_serving() || canceller.is_some() || !self.received.is_empty() {
+            return Ok(false);
+        }
+        let wait = self.wait(due)?;
+        self.fill(Header::LEN, wait)?;
+        Ok(true)
+    }
+
+    /// The header of the reply to request `id`, if it has arrived and is as nearly all are: [plain](giop::Reply::plain), and not so large
+    /// that its octets are to be taken out of the buffer.
+    #[inline]
+    pub(crate) fn plain_reply(&self, id: u32, limits: &Limits) -> Option<Header> {
+        giop::Reply::plain(self.received.unread(), id, limits.message_size).filter(|header| header.total() < OWNED_FROM)
+    }
+
+    /// The next whole message; `first`: nothing has been read yet of what the call waits for.
     pub(crate) fn receive(
         &mut self,
         due: Due,
         limits: &Limits,
         canceller: Option<&Canceller>,
+        first: bool,
     ) -> Result<Received, Broken> {
-        let mut due = due;
-        let mut first = true;
+        let (mut due, mut first) = (due, first);
         loop {
             let wanted = match self.arrived(limits)? {
                 Ok(received) => return Ok(received),
@@ -424,7 +449,6 @@ impl ClientConnection {
     }
 
     /// The first whole message of what has arrived; if there is none, how many octets it takes.
-    #[inline]
     pub(crate) fn arrived(&mut self, limits: &Limits) -> Result<Result<Received, usize>, Broken> {
         loop {
             match self.framer.next(self.received.unread(), limits) {

@@ -7,13 +7,13 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
-use corelane_sys::lock::{Exclusive, ExclusiveGuard, OwnedExclusiveGuard, PiMutex, Scope};
+use corelane_sys::lock::{CellGuard, Exclusive, PiMutex, Scope};
 
 use super::bands::Band;
 use super::connection::{ClientConnection, Holding};
@@ -52,17 +52,9 @@ enum Shared {
 
 /// A connection that the calling thread has for itself; it goes back when this is dropped.
 pub(crate) struct Checkout<'p> {
-    /// Out of its slot meanwhile, so that every use of it is one step. `None`: not made yet, or discarded.
-    connection: Option<Box<ClientConnection>>,
-    slot: Taken<'p>,
-}
-
-/// A slot that the calling thread has taken.
-enum Taken<'p> {
-    /// Of a pool that outlives this: that a call counts no reference.
-    Lent(&'p Arc<Slot>, ExclusiveGuard<'p, Option<Box<ClientConnection>>>),
-    /// On its own.
-    Own(OwnedExclusiveGuard<Option<Box<ClientConnection>>>),
+    /// Where it is; lent by a pool that outlives this, so that a call counts no reference, or on its own. Empty: not made yet, or
+    /// discarded.
+    slot: CellGuard<'p, Option<Box<ClientConnection>>>,
 }
 
 thread_local! {
@@ -108,20 +100,20 @@ impl Pool {
 
     /// A live connection that nobody uses and that owes no reply to a call given up, if there is one with a number from `since` on.
     pub(crate) fn idle(&self, since: u64) -> Option<Checkout<'static>> {
-        self.find(Taken::own, |slot| slot.as_ref().is_some_and(|connection| connection.is_idle(since)))
+        self.find(Slot::try_lock_owned, |slot| slot.as_ref().is_some_and(|connection| connection.is_idle(since)))
     }
 
     /// The same of any number, for who keeps the pool meanwhile.
     #[inline]
     pub(crate) fn lend_idle(&self) -> Option<Checkout<'_>> {
-        self.find(Taken::lent, |slot| slot.as_ref().is_some_and(|connection| connection.is_idle(0)))
+        self.find(Slot::try_lock_cell, |slot| slot.as_ref().is_some_and(|connection| connection.is_idle(0)))
     }
 
     /// A slot that nobody uses and that is `wanted`; what has hung up is closed on the way.
     #[inline]
     fn find<'p, 'k>(
         &'p self,
-        take: impl Fn(&'p Arc<Slot>) -> Option<Taken<'k>>,
+        take: impl Fn(&'p Arc<Slot>) -> Option<CellGuard<'k, Option<Box<ClientConnection>>>>,
         wanted: impl Fn(&Option<Box<ClientConnection>>) -> bool,
     ) -> Option<Checkout<'k>> {
         let used = self.used.load(Ordering::Acquire);
@@ -132,13 +124,12 @@ impl Pool {
                 index %= used;
             }
             let Some(mut slot) = take(&self.slots[index]) else { continue };
-            let inside = slot.inside();
-            if wanted(inside) {
+            if wanted(&slot) {
                 HINT.set(index);
-                return Some(Checkout { connection: inside.take(), slot });
+                return Some(Checkout { slot });
             }
-            if inside.as_ref().is_some_and(|connection| !connection.is_usable()) {
-                *inside = None;
+            if slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
+                *slot = None;
             }
         }
         None
@@ -170,7 +161,7 @@ impl Pool {
         until: Option<Monotonic>,
         since: u64,
     ) -> Result<Checkout<'p>, NoConnection> {
-        let connection = &mut checkout.connection;
+        let connection = &mut *checkout.slot;
         if connection.as_ref().is_some_and(|connection| connection.number < since) {
             *connection = None;
         }
@@ -184,17 +175,17 @@ impl Pool {
     /// that serves a connection's requests one by one would let this call wait too.
     pub(crate) fn free(&self, since: u64) -> Option<Checkout<'static>> {
         self.idle(since)
-            .or_else(|| self.find(Taken::own, Option::is_none))
+            .or_else(|| self.find(Slot::try_lock_owned, Option::is_none))
             .or_else(|| {
                 let used = self.used.load(Ordering::Acquire);
                 // Others may be taking the first of them at this moment.
-                let free = |index: usize| Some((index, Taken::own(self.slots.get(index)?)?));
+                let free = |index: usize| Some((index, Slot::try_lock_owned(self.slots.get(index)?)?));
                 let (index, slot) = (used..self.slots.len()).find_map(free)?;
                 self.used.fetch_max(index + 1, Ordering::AcqRel);
                 HINT.set(index);
-                Some(Checkout { connection: None, slot })
+                Some(Checkout { slot })
             })
-            .or_else(|| self.find(Taken::own, Option::is_some))
+            .or_else(|| self.find(Slot::try_lock_owned, Option::is_some))
     }
 
     /// Whether there is a connection that calls share.
@@ -338,33 +329,6 @@ impl Pool {
     }
 }
 
-impl<'p> Taken<'p> {
-    #[inline]
-    fn lent(slot: &'p Arc<Slot>) -> Option<Self> {
-        Some(Taken::Lent(slot, slot.try_lock()?))
-    }
-
-    #[inline]
-    fn own(slot: &Arc<Slot>) -> Option<Self> {
-        Some(Taken::Own(slot.try_lock_owned()?))
-    }
-
-    #[inline]
-    fn inside(&mut self) -> &mut Option<Box<ClientConnection>> {
-        match self {
-            Taken::Lent(_, slot) => slot,
-            Taken::Own(slot) => slot,
-        }
-    }
-
-    fn downgrade(&self) -> Weak<Slot> {
-        match self {
-            Taken::Lent(slot, _) => Arc::downgrade(slot),
-            Taken::Own(slot) => Arc::downgrade(slot.cell()),
-        }
-    }
-}
-
 impl Checkout<'_> {
     /// Keeps a whole oneway message for others to go out with. False if the connection holds nothing, or too much: it is to be sent.
     #[inline]
@@ -372,15 +336,15 @@ impl Checkout<'_> {
         match self.held.hold(message) {
             Holding::Refused => return false,
             Holding::Listed => {}
-            Holding::First => core.list_held(self.slot.downgrade()),
+            Holding::First => core.list_held(Arc::downgrade(self.slot.cell())),
         }
         true
     }
 
-    /// Drops the connection instead of giving it back: its state is unknown.
+    /// Drops the connection instead of giving it back: its state is unknown. It is not used any more.
     #[cold]
-    pub(crate) fn discard(mut self) {
-        self.connection = None;
+    pub(crate) fn discard(&mut self) {
+        *self.slot = None;
     }
 }
 
@@ -389,32 +353,30 @@ impl std::ops::Deref for Checkout<'_> {
 
     #[inline]
     fn deref(&self) -> &ClientConnection {
-        self.connection.as_deref().expect("a checkout holds a connection until it is discarded")
+        self.slot.as_deref().expect("a checkout holds a connection until it is discarded")
     }
 }
 
 impl std::ops::DerefMut for Checkout<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut ClientConnection {
-        self.connection.as_deref_mut().expect("a checkout holds a connection until it is discarded")
+        self.slot.as_deref_mut().expect("a checkout holds a connection until it is discarded")
     }
 }
 
 impl Drop for Checkout<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.connection.as_ref().is_some_and(|connection| connection.is_usable()) {
-            *self.slot.inside() = self.connection.take();
-        } else {
+        if self.slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
             // Before the slot is anybody else's.
-            self.connection = None;
+            *self.slot = None;
         }
     }
 }
 
 impl std::fmt::Debug for Checkout<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Checkout").field(&self.connection).finish()
+        f.debug_tuple("Checkout").field(&*self.slot).finish()
     }
 }
 

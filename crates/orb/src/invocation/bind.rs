@@ -56,16 +56,16 @@ impl<'r> Call<'r, '_, '_> {
     fn try_bind<'p>(
         &self,
         way: Way<'_>,
-        connection: Checkout<'p>,
+        mut connection: Checkout<'p>,
         range: (i16, i16),
     ) -> Result<Checkout<'p>, Box<Trouble>> {
         let mut call = self.binding(range);
         let nothing_sent = || refused(SystemException::new(Kind::Internal, 0, Completion::No));
-        let (mut connection, id) = call.transmit(way, connection)?.ok_or_else(nothing_sent)?;
+        let id = call.transmit(way, &mut connection)?.ok_or_else(nothing_sent)?;
         let limits = &self.core.config().limits;
-        let received = match connection.receive(call.due, limits, self.object.canceller()) {
+        let received = match connection.receive(call.due, limits, self.object.canceller(), true) {
             Ok(received) => received,
-            Err(broken) => return Err(call.no_reply(way, connection, id, broken)),
+            Err(broken) => return Err(call.no_reply(way, &mut connection, id, broken)),
         };
         let (header, octets) = match &received {
             Received::InPlace(header, length) => (*header, connection.in_place(*length)),
@@ -74,8 +74,8 @@ impl<'r> Call<'r, '_, '_> {
         let head = match ReplyHead::parse(octets, &header, limits) {
             // Nothing else has been asked on this connection.
             Ok(head) if head.request_id == id => head,
-            Ok(_) => return Err(call.no_reply(way, connection, id, Fault::Unexpected(header.kind).into())),
-            Err(fault) => return Err(call.no_reply(way, connection, id, fault.into())),
+            Ok(_) => return Err(call.no_reply(way, &mut connection, id, Fault::Unexpected(header.kind).into())),
+            Err(fault) => return Err(call.no_reply(way, &mut connection, id, fault.into())),
         };
         if head.status == ReplyStatus::SystemException {
             let mut body = Decoder::new(octets, header.endian).at(head.body_at).with_version(header.version);

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use corelane_net::Endpoint;
-use corelane_sys::buffer::RESERVE_ABOVE;
 use corelane_sys::probe;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::exception::minor;
@@ -14,14 +13,14 @@ use corelane_wire::giop::{
 };
 use corelane_wire::ior::Ior;
 use corelane_wire::rt as wire_rt;
-use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Limits, Octets};
+use corelane_wire::{Cdr, CdrError, CodeSets, Decoder, Encoder, Limits, Octets};
 
 use super::Operation;
 use super::driver::Driver;
 use super::machine::{Input, Written};
-use super::reply::{Body, Reply};
-use super::target::{Binding, Profile, RareTarget, Target};
-use crate::client::connection::{Broken, Received};
+use super::reply::{Body, Reply, read_results};
+use super::target::{Profile, RareTarget, Target};
+use crate::client::connection::{Broken, ClientConnection, OWNED_FROM, Received};
 use crate::client::pool::Checkout;
 use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
@@ -35,8 +34,7 @@ use crate::server::serving;
 /// How arguments are written; called again for every attempt, because version, alignment and code sets may differ.
 pub(crate) type Arguments<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
 
-/// A two-way call through `object`, a reference of the ORB `core`.
-#[inline]
+/// A two-way call through `object`.
 pub(crate) fn invoke<'r, 'a>(
     object: &'r ObjectRef,
     operation: &Operation<'_>,
@@ -50,7 +48,31 @@ pub(crate) fn invoke<'r, 'a>(
         return invoke_as(core, object, operation, arguments);
     }
     let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
-    Call::new(core, object, request)?.run_through(object)?.ok_or_else(no_reply_wanted)
+    core.check_usable()?;
+    Call::new(core, object, request).run_through(object, None)?.ok_or_else(no_reply_wanted)
+}
+
+/// What reads the results of a call.
+pub(crate) type Results<'c> = &'c mut dyn FnMut(&mut Decoder<'_>) -> Result<(), CdrError>;
+
+/// The same with `results`, which read them where they have arrived; what nearly every stub does, so it is there once for all of them. A reply
+/// is one that they have not read: it is a user exception, or came in another way.
+#[inline(never)]
+pub(crate) fn call<'r, 'a>(
+    object: &'r ObjectRef,
+    operation: &Operation<'_>,
+    arguments: Arguments<'_, 'a>,
+    results: Results<'_>,
+) -> Result<Option<Reply<'r>>, SystemException> {
+    let core = object.core();
+    if (object.binding().may_be_local(core) && object.binding().forwarded().is_none())
+        || crate::rt::client::has_policies_of_thread()
+    {
+        return invoke(object, operation, arguments).map(Some);
+    }
+    let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
+    core.check_usable()?;
+    Call::new(core, object, request).run_through(object, Some(results))
 }
 
 /// The same under the policies of the calling thread, or through a reference that does not last as long as the reply.
@@ -63,7 +85,8 @@ pub(crate) fn invoke_as<'r, 'a>(
 ) -> Result<Reply<'r>, SystemException> {
     let object = &crate::rt::client::under_policies_of_thread(core, object);
     let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
-    Call::new(core, object, request)?.run()?.ok_or_else(no_reply_wanted)
+    core.check_usable()?;
+    Driver::new(Call::new(core, object, request)).run()?.ok_or_else(no_reply_wanted)
 }
 
 #[cold]
@@ -94,9 +117,10 @@ pub(crate) fn oneway<'a>(
         SyncScope::Server => ResponseExpected::Server,
         SyncScope::Target => ResponseExpected::Target,
     };
-    let mut call = Call::new(core, object, Request::Call { operation, response, arguments })?;
+    core.check_usable()?;
+    let mut call = Call::new(core, object, Request::Call { operation, response, arguments });
     call.may_be_held = scope == SyncScope::None;
-    call.run_through(object).map(drop)
+    call.run_through(object, None).map(drop)
 }
 
 /// Asks the server where the object is; forwards are followed and remembered.
@@ -106,9 +130,11 @@ pub(crate) fn locate(object: &ObjectRef) -> Result<(), SystemException> {
         return crate::poa::locate_local(object);
     }
     let object = &crate::rt::client::under_policies_of_thread(object.core(), object);
-    Call::new(object.core(), object, Request::Locate)?.run().map(drop)
+    object.core().check_usable()?;
+    Driver::new(Call::new(object.core(), object, Request::Locate)).run().map(drop)
 }
 
+#[derive(Clone, Copy)]
 pub(super) enum Request<'c, 'a> {
     Call { operation: &'c Operation<'c>, response: ResponseExpected, arguments: Arguments<'c, 'a> },
     Locate,
@@ -116,10 +142,6 @@ pub(super) enum Request<'c, 'a> {
 
 /// Requests up to this size are taken by the transport without waiting for the peer.
 const TAKEN_AT_ONCE: usize = 16 * 1024;
-
-/// Replies from this size on are taken out of the connection's buffer, so that octet sequences can share their memory. Below it the
-/// buffer is heap memory, which costs more to replace than its octets to copy.
-const OWNED_FROM: usize = RESERVE_ABOVE;
 
 /// What a reply or locate reply begins with.
 pub(super) struct ReplyHead {
@@ -161,6 +183,19 @@ impl ReplyHead {
     }
 }
 
+/// A reply in its connection's buffer, which is done with however reading it ends.
+struct Arrived<'c> {
+    connection: &'c mut ClientConnection,
+    length: usize,
+}
+
+impl Drop for Arrived<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.connection.consume(self.length);
+    }
+}
+
 /// What an attempt came to that is neither a result nor a user exception.
 pub(super) enum Trouble {
     /// The object is elsewhere.
@@ -186,21 +221,8 @@ pub(super) struct Way<'t> {
     pub(super) addressing: AddressingMode,
 }
 
-impl<'t> Way<'t> {
-    /// The first profile and its connections, where calls may begin with it.
-    #[inline]
-    fn first(core: &Core, binding: &'t Binding) -> Option<(Self, Chosen<'t>)> {
-        if !binding.begins_at_first() {
-            return None;
-        }
-        let target = binding.original(core);
-        let profile = target.profiles.first()?;
-        let chosen = profile.choose(core).ok()?;
-        Some((Way { target, profile, addressing: AddressingMode::Key }, chosen))
-    }
-}
-
 /// What stays the same from attempt to attempt.
+#[derive(Clone)]
 pub(super) struct Call<'r, 'c, 'a> {
     pub(super) core: &'r Arc<Core>,
     pub(super) object: &'c ObjectRef,
@@ -220,84 +242,133 @@ pub(super) struct Call<'r, 'c, 'a> {
 
 impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     #[inline]
-    pub(super) fn new(
-        core: &'r Arc<Core>,
-        object: &'c ObjectRef,
-        request: Request<'c, 'a>,
-    ) -> Result<Self, SystemException> {
+    pub(super) fn new(core: &'r Arc<Core>, object: &'c ObjectRef, request: Request<'c, 'a>) -> Self {
         probe!("call begun");
-        core.check_usable()?;
         let (timeout, began) = (object.timeout(), core.upcoming_connection());
         let (due, tells) = (Due::of(timeout), matches!(timeout, Timeout::Precise(_)));
-        Ok(Call { core, object, request, due, priority: None, range: None, may_be_held: false, began, tells })
+        Call { core, object, request, due, priority: None, range: None, may_be_held: false, began, tells }
     }
 
     /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send. `object` is the
-    /// call's own, and lends the connection.
+    /// call's own, and lends the connection. No reply if none is wanted, or `results` have been read.
     #[inline]
-    fn run_through(self, object: &'r ObjectRef) -> Result<Option<Reply<'r>>, SystemException> {
-        if let Some((way, chosen)) = Way::first(self.core, object.binding())
-            && let Some(connection) = chosen.pool.lend_idle()
-        {
-            return self.begin(way, chosen.priority, connection);
-        }
-        Driver::new(self).run()
-    }
-
-    /// The same where the reply may outlive the object.
-    fn run(self) -> Result<Option<Reply<'r>>, SystemException> {
-        if let Some((way, chosen)) = Way::first(self.core, self.object.binding())
-            && let Some(connection) = chosen.pool.idle(0)
-        {
-            return self.begin(way, chosen.priority, connection);
-        }
-        Driver::new(self).run()
-    }
-
-    #[inline]
-    fn begin(
-        mut self,
-        way: Way<'_>,
-        priority: Option<i16>,
-        connection: Checkout<'r>,
+    fn run_through(
+        &mut self,
+        object: &'r ObjectRef,
+        results: Option<Results<'_>>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        self.priority = priority;
-        match self.attempt(way, connection) {
+        let binding = object.binding();
+        if binding.begins_at_first()
+            && let target = binding.original(self.core)
+            && let Some(profile) = target.profiles.first()
+            && let Ok(Chosen { pool, priority }) = profile.choose(self.core)
+            && let Some(connection) = pool.lend_idle()
+        {
+            self.priority = priority;
+            let way = Way { target, profile, addressing: AddressingMode::Key };
+            return self.exchange(way, connection, results);
+        }
+        Driver::new(self.clone()).run()
+    }
+
+    /// The connection stays where it is until all is done: moved, it would be read before it had left the processor's store buffer, which
+    /// takes longer than most of what is done here.
+    #[inline]
+    fn exchange(
+        &mut self,
+        way: Way<'_>,
+        mut connection: Checkout<'r>,
+        results: Option<Results<'_>>,
+    ) -> Result<Option<Reply<'r>>, SystemException> {
+        let sent = self.transmit(way, &mut connection);
+        let Ok(Some(id)) = sent else { return self.settle(way, connection, sent.map(|_| None)) };
+        let own = &mut *connection;
+        let heard = match own.hear(self.due, self.object.canceller()) {
+            Ok(heard) => heard,
+            Err(broken) => {
+                let trouble = self.no_reply(way, &mut connection, id, broken);
+                return self.settle(way, connection, Err(trouble));
+            }
+        };
+        if heard && let Some(header) = own.plain_reply(id, &self.core.config().limits) {
+            probe!("reply read", id.into());
+            self.object.binding().note_bound_at_first(way.profile);
+            return self.take(way, connection, header, results);
+        }
+        let outcome = self.await_reply(way, connection, id, !heard);
+        self.go_on(way, outcome)
+    }
+
+    /// A [plain](giop::Reply::plain) reply has come.
+    #[inline]
+    fn take(
+        &self,
+        way: Way<'_>,
+        mut connection: Checkout<'r>,
+        header: Header,
+        results: Option<Results<'_>>,
+    ) -> Result<Option<Reply<'r>>, SystemException> {
+        let own = &mut *connection;
+        let codec = (header.endian, header.version, own.announced.unwrap_or(way.profile.default_code_sets));
+        let Some(results) = results else {
+            let body = Body::InPlace(connection, header.total());
+            return Ok(Some(Reply::new(body, self.core, giop::Reply::PLAIN, codec)));
+        };
+        let arrived = Arrived { connection: own, length: header.total() };
+        let octets = arrived.connection.in_place(arrived.length);
+        read_results(self.core, octets, None, giop::Reply::PLAIN, codec, results).map(|_| None)
+    }
+
+    /// What an attempt came to that did not go as nearly all do.
+    #[cold]
+    fn settle(
+        &self,
+        way: Way<'_>,
+        connection: Checkout<'r>,
+        outcome: Outcome<'r>,
+    ) -> Result<Option<Reply<'r>>, SystemException> {
+        // The next attempt may want it.
+        drop(connection);
+        self.go_on(way, outcome)
+    }
+
+    fn go_on(&self, way: Way<'_>, outcome: Outcome<'r>) -> Result<Option<Reply<'r>>, SystemException> {
+        match outcome {
             Ok(reply) => {
                 self.object.binding().note_bound_at_first(way.profile);
                 Ok(reply)
             }
-            Err(trouble) => Driver::new(self).go_on(*trouble, false),
+            Err(trouble) => Driver::new(self.clone()).go_on(*trouble, false),
         }
     }
 
     /// Writes the request on `connection` and reads its reply.
-    #[inline]
-    pub(super) fn attempt(&mut self, way: Way<'_>, connection: Checkout<'r>) -> Outcome<'r> {
-        match self.transmit(way, connection)? {
-            Some((connection, id)) => self.await_reply(way, connection, id),
+    pub(super) fn attempt(&mut self, way: Way<'_>, mut connection: Checkout<'r>) -> Outcome<'r> {
+        match self.transmit(way, &mut connection)? {
+            Some(id) => self.await_reply(way, connection, id, true),
             None => Ok(None),
         }
     }
 
-    /// Writes the request on `connection`. The connection and the request id, if a reply is to be waited for.
+    /// Writes the request on `connection`. The request id, if a reply is to be waited for.
     #[inline]
-    pub(super) fn transmit<'p>(
+    pub(super) fn transmit(
         &mut self,
         way: Way<'_>,
-        mut connection: Checkout<'p>,
-    ) -> Result<Option<(Checkout<'p>, u32)>, Box<Trouble>> {
-        let id = connection.request_id();
-        let announce = self.to_announce(way, connection.announced);
-        let announced = connection.announced.or(announce);
-        let mut encoder = Encoder::with_buffer(std::mem::take(&mut connection.request_memory));
+        connection: &mut Checkout<'_>,
+    ) -> Result<Option<u32>, Box<Trouble>> {
+        let own = &mut **connection;
+        let id = own.request_id();
+        let announce = self.to_announce(way, own.announced);
+        let announced = own.announced.or(announce);
+        let mut encoder = Encoder::with_buffer(std::mem::take(&mut own.request_memory));
         encoder.set_code_sets(announced.unwrap_or(way.profile.default_code_sets));
         if let Err(error) = self.write(&mut encoder, way, id, announce) {
-            connection.request_memory = encoder.take_buffer();
+            own.request_memory = encoder.take_buffer();
             return Err(refused(error.into()));
         }
         // Only now: arguments may panic while they are written.
-        connection.announced = announced;
+        own.announced = announced;
         probe!("request marshalled", id.into());
         if self.may_be_held
             && let Some(message) = encoder.contiguous()
@@ -306,18 +377,19 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             connection.request_memory = encoder.take_buffer();
             return Ok(None);
         }
+        let own = &mut **connection;
         let size = self.core.config().fragment_size;
         let fragments = size.and_then(|size| crate::fragment::cut(&encoder, id, size));
-        let sent = connection.send(&encoder, self.due, fragments);
+        let sent = own.send(&encoder, self.due, fragments);
         probe!("request sent", id.into());
         if encoder.len() > TAKEN_AT_ONCE {
             self.due = self.due.after_a_while();
         }
-        connection.request_memory = encoder.take_buffer();
+        own.request_memory = encoder.take_buffer();
         if let Err((written, broken)) = sent {
             return Err(self.lost(connection, Phase::Send, written, broken));
         }
-        Ok(self.wants_reply().then_some((connection, id)))
+        Ok(self.wants_reply().then_some(id))
     }
 
     /// The code sets to tell the server with this request, if it has not been told.
@@ -399,14 +471,16 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         giop::finish(encoder)
     }
 
-    /// Reads messages until the reply to `id` is there.
-    #[inline]
-    fn await_reply(&mut self, way: Way<'_>, mut connection: Checkout<'r>, id: u32) -> Outcome<'r> {
+    /// Reads messages until the reply to `id` is there; `first`: nothing has been read yet.
+    fn await_reply(&mut self, way: Way<'_>, mut connection: Checkout<'r>, id: u32, first: bool) -> Outcome<'r> {
+        let mut first = first;
         loop {
-            let received = match connection.receive(self.due, &self.core.config().limits, self.object.canceller()) {
+            let (limits, canceller) = (&self.core.config().limits, self.object.canceller());
+            let received = match connection.receive(self.due, limits, canceller, first) {
                 Ok(received) => received,
-                Err(broken) => return Err(self.no_reply(way, connection, id, broken)),
+                Err(broken) => return Err(self.no_reply(way, &mut connection, id, broken)),
             };
+            first = true;
             probe!("reply read", id.into());
             connection = match self.arrived(way, connection, id, received) {
                 Ok(outcome) => return outcome,
@@ -416,7 +490,6 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     }
 
     /// A whole message has come. The connection back if the reply to `id` is still to come.
-    #[inline]
     pub(super) fn arrived(
         &mut self,
         way: Way<'_>,
@@ -430,14 +503,14 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         };
         let head = match ReplyHead::parse(octets, &header, &self.core.config().limits) {
             Ok(head) => head,
-            Err(fault) => return Ok(Err(self.no_reply(way, connection, id, fault.into()))),
+            Err(fault) => return Ok(Err(self.no_reply(way, &mut connection, id, fault.into()))),
         };
         if head.request_id == id {
             return Ok(self.answer(way, connection, received, header, &head));
         }
         if !connection.caught_up() {
             // Else a server could make the call last for as long as it goes on.
-            return Ok(Err(self.no_reply(way, connection, id, Fault::Unexpected(header.kind).into())));
+            return Ok(Err(self.no_reply(way, &mut connection, id, Fault::Unexpected(header.kind).into())));
         }
         // The late reply to a call that was given up. It must not make this call's time begin anew.
         self.due = self.due.fixed();
@@ -448,7 +521,6 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     }
 
     /// What the reply `received` says.
-    #[inline]
     fn answer(
         &self,
         way: Way<'_>,
@@ -467,7 +539,6 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     }
 
     /// What a reply says whose octets are in `body`.
-    #[inline]
     pub(super) fn reply(
         &self,
         way: Way<'_>,
@@ -484,7 +555,13 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
 
     /// No reply, for whatever reason.
     #[cold]
-    pub(super) fn no_reply(&self, way: Way<'_>, mut connection: Checkout<'_>, id: u32, broken: Broken) -> Box<Trouble> {
+    pub(super) fn no_reply(
+        &self,
+        way: Way<'_>,
+        connection: &mut Checkout<'_>,
+        id: u32,
+        broken: Broken,
+    ) -> Box<Trouble> {
         if !matches!(broken, Broken::Cancelled | Broken::TimedOut) {
             return self.lost(connection, Phase::Wait, Written::Whole, broken);
         }
@@ -512,7 +589,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
 
     /// The connection failed under the request.
     #[cold]
-    fn lost(&self, mut connection: Checkout<'_>, phase: Phase, written: Written, broken: Broken) -> Box<Trouble> {
+    fn lost(&self, connection: &mut Checkout<'_>, phase: Phase, written: Written, broken: Broken) -> Box<Trouble> {
         let orderly = matches!(broken, Broken::Io(_))
             && written != Written::Nothing
             && connection.was_closed_orderly(&self.core.config().limits);

@@ -21,7 +21,8 @@ use crate::object::ObjectRef;
 pub(crate) fn establish(object: &ObjectRef, priorities: &[i16], each: usize) -> Result<(), SystemException> {
     let core = object.core();
     let object = &crate::rt::client::under_policies_of_thread(core, object);
-    let call = Call::new(core, object, Request::Locate)?;
+    core.check_usable()?;
+    let call = Call::new(core, object, Request::Locate);
     if object.binding().may_be_local(core) {
         return Ok(());
     }

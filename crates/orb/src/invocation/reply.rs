@@ -59,7 +59,7 @@ impl<'r> Reply<'r> {
         body: Body<'r>,
         core: &'r Arc<Core>,
         position: usize,
-        (endian, version, code_sets): (Endian, Version, CodeSets),
+        (endian, version, code_sets): Codec,
     ) -> Self {
         Reply { core, answer: Answer { body, position, exception: None, endian, version, code_sets } }
     }
@@ -112,28 +112,54 @@ impl<'r> Reply<'r> {
         &mut self,
         read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>,
     ) -> Result<T, SystemException> {
-        let octets = self.answer.body.octets();
-        let env: &(dyn Any + Sync) = self.core;
-        let values = crate::value_space();
-        let mut decoder = Decoder::new(octets, self.answer.endian)
-            .at(self.answer.position)
-            .with_version(self.answer.version)
-            .with_code_sets(self.answer.code_sets)
-            .with_from_server(true)
-            .with_limits(&self.core.config().limits)
-            .with_values(&values)
-            .with_env(env);
-        if let Body::Owned(owned) = &self.answer.body {
-            decoder = decoder.with_owner(&owned.0).with_breaks(&owned.1);
+        let Answer { body, position, endian, version, code_sets, .. } = &self.answer;
+        let owned = match body {
+            Body::InPlace(..) => None,
+            Body::Owned(owned) => Some(&**owned),
+        };
+        let codec = (*endian, *version, *code_sets);
+        let (value, position) = read_results(self.core, body.octets(), owned, *position, codec, read)?;
+        self.answer.position = position;
+        Ok(value)
+    }
+}
+
+/// Byte order, version and code sets of a reply.
+pub(super) type Codec = (Endian, Version, CodeSets);
+
+/// Reads results from `position` of the message `octets` on, and answers where the next would begin; `owned` is the message and where its
+/// fragments begin, if the results may share its memory.
+///
+/// # Errors
+/// MARSHAL, COMPLETED_YES, for octets that are not the values.
+#[inline]
+pub(super) fn read_results<T>(
+    core: &Arc<Core>,
+    octets: &[u8],
+    owned: Option<&(Octets, Vec<usize>)>,
+    position: usize,
+    (endian, version, code_sets): Codec,
+    read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>,
+) -> Result<(T, usize), SystemException> {
+    let env: &(dyn Any + Sync) = core;
+    let values = crate::value_space();
+    let mut decoder = Decoder::new(octets, endian)
+        .at(position)
+        .with_version(version)
+        .with_code_sets(code_sets)
+        .with_from_server(true)
+        .with_limits(&core.config().limits)
+        .with_values(&values)
+        .with_env(env);
+    if let Some((octets, breaks)) = owned {
+        decoder = decoder.with_owner(octets).with_breaks(breaks);
+    }
+    match read(&mut decoder) {
+        Ok(value) => {
+            corelane_sys::probe!("reply demarshalled");
+            Ok((value, decoder.offset()))
         }
-        match read(&mut decoder) {
-            Ok(value) => {
-                self.answer.position = decoder.offset();
-                corelane_sys::probe!("reply demarshalled");
-                Ok(value)
-            }
-            Err(error) => Err(SystemException::from(error).completed_as(Completion::Yes)),
-        }
+        Err(error) => Err(SystemException::from(error).completed_as(Completion::Yes)),
     }
 }
 

@@ -27,27 +27,10 @@ fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
             return serving::let_others_read();
         }
         let Some(mut turn) = connection.reading.enter() else { return };
-        match turn.with(|reading| worker.read(reading, connection, core, Wait::Block)) {
-            Read::Message { message, more } => {
-                drop(turn);
-                connection.note_heard(lane.silence.now());
-                let Some(held) = lane.hold(connection) else { return };
-                let moves = more && worker.wants_reply(&message);
-                if moves {
-                    serving::let_others_read();
-                }
-                // Where a thread of a higher priority may have to answer, nobody has the output while he waits for the peer.
-                let wait = if moves || connection.is_answered_elsewhere() { Wait::Now } else { Wait::Block };
-                let goes_on = worker.serve(core, connection, message, wait);
-                drop(held);
-                if !goes_on {
-                    return lane.ended(core, connection.place);
-                }
-                if !serving::is_dedicated() || lane.closes() {
-                    return;
-                }
-            }
-            Read::Nothing => {}
+        let (message, more) = match turn.with(|reading| worker.read(reading, connection, core, Wait::Block)) {
+            Read::Here { more } => (None, more),
+            Read::Message { message, more } => (Some(message), more),
+            Read::Nothing => continue,
             Read::Over => return,
             Read::End => {
                 drop(turn);
@@ -57,6 +40,27 @@ fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
                 drop(turn);
                 return lane.refuse(core, connection, fault);
             }
+        };
+        drop(turn);
+        connection.note_heard(lane.silence.now());
+        let Some(held) = lane.hold(connection) else { return };
+        let wants_reply = || message.as_ref().map_or_else(|| worker.wants_reply_here(), |message| message.wants_reply());
+        let moves = more && wants_reply();
+        if moves {
+            serving::let_others_read();
+        }
+        // Where a thread of a higher priority may have to answer, nobody has the output while he waits for the peer.
+        let wait = if moves || connection.is_answered_elsewhere() { Wait::Now } else { Wait::Block };
+        let goes_on = match message {
+            None => worker.serve_here(core, connection, wait),
+            Some(message) => worker.serve(core, connection, message, wait),
+        };
+        drop(held);
+        if !goes_on {
+            return lane.ended(core, connection.place);
+        }
+        if !serving::is_dedicated() || lane.closes() {
+            return;
         }
     }
 }

@@ -314,8 +314,7 @@ impl Lane {
     /// Takes in a request that the keeper has read.
     pub(super) fn admit(&self, core: &Arc<Core>, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
         let (Some(keeper), Some(role)) = (&self.keeper, &self.role) else { return };
-        let message = worker.detach(message);
-        let octets = message.parts().map_or(0, |(_, octets)| octets.len() as u64);
+        let octets = message.parts().1.len() as u64;
         if role.rules.decide(self.situation(keeper), octets) == Verdict::Refuse {
             return worker.turn_away(core, connection, &message);
         }

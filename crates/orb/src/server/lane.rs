@@ -474,7 +474,8 @@ impl Lane {
         if why == Why::Reported {
             turn = told(turn);
         }
-        let (message, more) = loop {
+        let mut elsewhere = None;
+        let more = loop {
             if connection.is_paused() {
                 // The peer does not take its replies, or too many of its requests wait: what ends that lists the connection for
                 // reading again.
@@ -489,13 +490,22 @@ impl Lane {
                 continue;
             }
             match turn.with(|reading| worker.read(reading, &connection, core, Wait::Now)) {
-                Read::Message { message, more } => match turn.leave() {
-                    Ok(()) => break (message, more),
-                    Err(noted) => {
-                        drop(told(noted));
-                        break (message, true);
+                read @ (Read::Here { .. } | Read::Message { .. }) => {
+                    let more = match read {
+                        Read::Message { message, more } => {
+                            elsewhere = Some(message);
+                            more
+                        }
+                        read => matches!(read, Read::Here { more: true }),
+                    };
+                    match turn.leave() {
+                        Ok(()) => break more,
+                        Err(noted) => {
+                            drop(told(noted));
+                            break true;
+                        }
                     }
-                },
+                }
                 Read::Nothing | Read::Over => match turn.leave() {
                     Ok(()) => return false,
                     Err(noted) => turn = told(noted),
@@ -518,10 +528,12 @@ impl Lane {
                 // The keeper's, if every thread is still busy then.
                 self.push(Work::Rest(place));
             }
+            let message = elsewhere.unwrap_or_else(|| worker.detach());
             self.admit(core, worker, &connection, message);
             return false;
         }
         if let Some(queue) = &self.queue {
+            let message = elsewhere.unwrap_or_else(|| worker.detach());
             self.enqueue(core, worker, queue, &connection, message);
             return more;
         }
@@ -532,7 +544,11 @@ impl Lane {
         if more && !keeps {
             self.offer(place);
         }
-        if !worker.serve(core, &connection, message, Wait::Now) {
+        let goes_on = match elsewhere {
+            None => worker.serve_here(core, &connection, Wait::Now),
+            Some(message) => worker.serve(core, &connection, message, Wait::Now),
+        };
+        if !goes_on {
             self.ended(core, place);
             return false;
         }
@@ -548,7 +564,7 @@ impl Lane {
         connection: &Arc<Connection>,
         message: Message,
     ) {
-        if let Err(message) = queue.push(connection, worker.detach(message)) {
+        if let Err(message) = queue.push(connection, message) {
             worker.turn_away(core, connection, &message);
         }
     }

@@ -36,7 +36,7 @@ use crate::servant::ServerCall;
 pub(crate) fn serve(
     core: &Arc<Core>,
     connection: &Arc<Connection>,
-    header: Header,
+    header: &Header,
     octets: &[u8],
     breaks: &[usize],
     memory: &mut Memory,
@@ -72,14 +72,15 @@ fn refuse(core: &Core, connection: &Connection, fault: Fault) {
 fn request(
     core: &Arc<Core>,
     connection: &Arc<Connection>,
-    header: Header,
+    header: &Header,
     (octets, breaks): (&[u8], &[usize]),
     memory: &mut Memory,
     wait: Wait,
     waited: Duration,
 ) -> Result<(), Fault> {
     let limits = &core.config().limits;
-    let request = Request::parse(octets, &header, limits)?;
+    let mut request = Request::of(octets, header);
+    request.read(header, limits)?;
     probe!("request parsed", request.request_id.into());
     let mut propagated = Propagated::default();
     if !request.contexts.is_empty() {
@@ -147,7 +148,7 @@ fn request(
             *flags = 0;
         }
         station::set_waited(waited);
-        let held = hold(core, connection, until, Message::Assembled(header, octets, breaks.to_vec()));
+        let held = hold(core, connection, until, Message::Assembled(*header, octets, breaks.to_vec()));
         station::take_waited();
         match held {
             Ok(()) => {
@@ -223,7 +224,7 @@ fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]
 pub(crate) fn urgency(core: &Core, connection: &Connection, message: &Message) -> Option<i16> {
     const LAST: i16 = -1;
     let limits = &core.config().limits;
-    let (header, octets) = message.parts()?;
+    let (header, octets) = message.parts();
     let request = (header.kind == MessageKind::Request).then(|| Request::parse(octets, header, limits).ok())??;
     let propagated =
         request.contexts.find(context_id::RT_CORBA_PRIORITY).map(|data| Propagated::parse(connection, data));
@@ -581,17 +582,17 @@ fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_i
 fn locate(
     core: &Arc<Core>,
     connection: &Arc<Connection>,
-    header: Header,
+    header: &Header,
     octets: &[u8],
     memory: &mut Memory,
     wait: Wait,
 ) -> Result<(), Fault> {
-    let request = giop::LocateRequest::parse(octets, &header, &core.config().limits)?;
+    let request = giop::LocateRequest::parse(octets, header, &core.config().limits)?;
     let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     let mut located =
         object_key(&request.target, &core.config().limits).map_or(Located::Unknown, |key| core.adapters().locate(key));
     if let Located::Held(until) = &located {
-        match hold(core, connection, until, Message::Assembled(header, octets.to_vec(), Vec::new())) {
+        match hold(core, connection, until, Message::Assembled(*header, octets.to_vec(), Vec::new())) {
             Ok(()) => {
                 memory.reply = reply.into_buffer();
                 return Ok(());

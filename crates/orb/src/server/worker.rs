@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use corelane_net::Wait;
 use corelane_wire::connection::{Framer, Step};
 use corelane_wire::giop::{Header, MessageKind};
-use corelane_wire::{Scratch, Version};
+use corelane_wire::{Endian, Scratch, Version};
 
 use super::connection::{Connection, Reading};
 use super::request;
@@ -21,12 +21,15 @@ const SPARES: usize = 4;
 const SMALL: usize = 8 * 1024;
 
 /// The memory of one thread, reused from request to request.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Worker {
     /// Where reading begins when a connection has no unfinished message.
     pub(crate) buffer: ReceiveBuffer,
     /// The last piece of work came from the ready list: what is reported has its turn now.
     pub(crate) was_listed: bool,
+    /// Of the whole message at the front of the buffer, where reading came to [`Read::Here`]. It stays where it is until the message is
+    /// served: moved, it would be read before it had left the processor's store buffer.
+    here: Header,
     /// In the lane's rush.
     pub(super) part: Part,
     spares: Vec<ReceiveBuffer>,
@@ -42,11 +45,9 @@ pub(crate) struct Memory {
     pub(crate) scratch: Scratch,
 }
 
-/// A whole message and where its octets are.
+/// A whole message with its octets, which can leave the thread that read it.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// In the thread's own buffer.
-    Here(Header, usize),
     /// In a buffer that came with the connection.
     Buffered(Header, usize, ReceiveBuffer),
     /// Put together from fragments, with the places where GIOP 1.1 fragments begin.
@@ -54,21 +55,26 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// Memory that it holds while it waits outside the thread's own buffer.
+    /// Memory that it holds while it waits.
     pub(crate) fn octets(&self) -> usize {
         match self {
-            Message::Here(_, length) => *length,
             Message::Buffered(_, length, buffer) => buffer.held().max(*length),
             Message::Assembled(_, octets, _) => octets.len(),
         }
     }
 
-    /// Header and octets of a detached message, from its header on.
-    pub(super) fn parts(&self) -> Option<(&Header, &[u8])> {
+    /// Whether it is a request whose client waits for the reply.
+    #[cold]
+    pub(super) fn wants_reply(&self) -> bool {
+        let (header, octets) = self.parts();
+        wants_reply(header, octets)
+    }
+
+    /// Header and octets, from the header on.
+    pub(crate) fn parts(&self) -> (&Header, &[u8]) {
         match self {
-            Message::Here(..) => None,
-            Message::Buffered(header, length, buffer) => Some((header, &buffer.unread()[..*length])),
-            Message::Assembled(header, octets, _) => Some((header, octets)),
+            Message::Buffered(header, length, buffer) => (header, &buffer.unread()[..*length]),
+            Message::Assembled(header, octets, _) => (header, octets),
         }
     }
 }
@@ -76,7 +82,9 @@ impl Message {
 /// What reading came to.
 #[derive(Debug)]
 pub(crate) enum Read {
-    /// A message; `more` says that there may be more to read right now.
+    /// A message in the worker's own buffer, as nearly all are; `more` says that there may be more to read right now.
+    Here { more: bool },
+    /// A message that is elsewhere.
     Message { message: Message, more: bool },
     /// Nothing whole is there now.
     Nothing,
@@ -90,12 +98,26 @@ pub(crate) enum Read {
 
 impl Worker {
     pub(crate) fn new() -> Self {
-        Self::default()
+        Worker {
+            buffer: ReceiveBuffer::new(),
+            here: Header {
+                version: Version::GIOP_1_2,
+                endian: Endian::NATIVE,
+                more_fragments: false,
+                kind: MessageKind::MessageError,
+                size: 0,
+            },
+            was_listed: false,
+            part: Part::default(),
+            spares: Vec::new(),
+            memory: Memory::default(),
+            is_keeper: false,
+        }
     }
 
     /// That of a thread which runs nothing.
     pub(super) fn for_keeper() -> Self {
-        Worker { is_keeper: true, ..Self::default() }
+        Worker { is_keeper: true, ..Self::new() }
     }
 
     /// Reads until one message is whole, or nothing more is there (or the wait is over).
@@ -108,6 +130,14 @@ impl Worker {
         }
         loop {
             let own = reading.partial.is_none();
+            if own
+                && let unread = self.buffer.unread()
+                && let Some(header) = Header::of_whole(unread, MessageKind::Request, limits.message_size)
+                && header.total() == unread.len()
+            {
+                self.here = header;
+                return self.is_here(reading, connection);
+            }
             let buffer = match &mut reading.partial {
                 Some(partial) => partial,
                 None => &mut self.buffer,
@@ -116,21 +146,14 @@ impl Worker {
                 Ok(Step::Message { header, len: length }) => {
                     let surplus = buffer.unread().get(length..).unwrap_or_default();
                     if surplus.is_empty() && own {
-                        if connection.has_unfinished() {
-                            note_progress(reading, connection);
-                        }
-                        let more = !reading.drained;
-                        return Read::Message { message: Message::Here(header, length), more };
+                        self.here = header;
+                        return self.is_here(reading, connection);
                     }
                     let more = !reading.drained || holds_message(surplus);
                     let surplus = !surplus.is_empty();
-                    let Some(message) = self.part(reading, header, length, surplus) else {
-                        self.forget();
-                        reading.over = true;
-                        return Read::End;
-                    };
+                    let read = self.part(reading, header, length, surplus, more);
                     note_progress(reading, connection);
-                    return Read::Message { message, more };
+                    return read;
                 }
                 Ok(Step::NeedMore(wanted)) => wanted,
                 Ok(Step::Absorbed(length)) => {
@@ -160,11 +183,7 @@ impl Worker {
             let room = buffer.room(wanted, core.spares());
             let size = room.len();
             match connection.stream.recv(room, wait) {
-                Ok(0) => {
-                    self.forget();
-                    reading.over = true;
-                    return Read::End;
-                }
+                Ok(0) => return self.end(reading),
                 Ok(count) => {
                     corelane_sys::probe!("octets read");
                     received = true;
@@ -173,19 +192,24 @@ impl Worker {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return self.pause(reading, connection),
                 Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return self.pause(reading, connection),
-                Err(_) => {
-                    self.forget();
-                    reading.over = true;
-                    return Read::End;
-                }
+                Err(_) => return self.end(reading),
             }
         }
     }
 
+    /// A whole message, and nothing else, is in the worker's own buffer.
+    #[inline]
+    fn is_here(&self, reading: &Reading, connection: &Connection) -> Read {
+        if connection.has_unfinished() {
+            note_progress(reading, connection);
+        }
+        Read::Here { more: !reading.drained }
+    }
+
     /// Parts a message from what follows it in its buffer. A small message is copied to the thread's own buffer, and the rest
-    /// stays with the connection; a large one leaves with the buffer, and the rest is copied. `None` when there is no room to copy it to.
+    /// stays with the connection; a large one leaves with the buffer, and the rest is copied. The end when there is no room to copy it to.
     #[cold]
-    fn part(&mut self, reading: &mut Reading, header: Header, length: usize, surplus: bool) -> Option<Message> {
+    fn part(&mut self, reading: &mut Reading, header: Header, length: usize, surplus: bool, more: bool) -> Read {
         let spare = self.spare();
         let mut whole = match reading.partial.take() {
             Some(partial) => {
@@ -195,18 +219,32 @@ impl Worker {
             None => std::mem::replace(&mut self.buffer, spare),
         };
         if !surplus {
-            return Some(Message::Buffered(header, length, whole));
+            return Read::Message { message: Message::Buffered(header, length, whole), more };
         }
         if length <= SMALL {
             self.buffer.clear();
             let copied = self.buffer.append(&whole.unread()[..length]);
             whole.consume(length);
             reading.partial = Some(whole);
-            return copied.then_some(Message::Here(header, length));
+            self.here = header;
+            return if copied { Read::Here { more } } else { self.end(reading) };
         }
         let spare = self.spare();
-        reading.partial = Some(whole.split_after(length, spare)?);
-        Some(Message::Buffered(header, length, whole))
+        match whole.split_after(length, spare) {
+            Some(rest) => {
+                reading.partial = Some(rest);
+                Read::Message { message: Message::Buffered(header, length, whole), more }
+            }
+            None => self.end(reading),
+        }
+    }
+
+    /// Nothing is read any more.
+    #[cold]
+    fn end(&mut self, reading: &mut Reading) -> Read {
+        self.forget();
+        reading.over = true;
+        Read::End
     }
 
     /// Nothing whole is there: what has arrived stays with the connection, which owns a buffer only now.
@@ -268,45 +306,39 @@ impl Worker {
         }
     }
 
-    /// Whether the message is a request whose client waits for the reply: with another one behind it, several are outstanding.
+    /// Whether the message that is [here](Read::Here) is a request whose client waits for the reply: with another one behind it, several
+    /// are outstanding.
     #[cold]
-    pub(crate) fn wants_reply(&self, message: &Message) -> bool {
-        let (header, octets) = match message {
-            Message::Here(header, length) => (header, &self.buffer.unread()[..*length]),
-            Message::Buffered(header, length, buffer) => (header, &buffer.unread()[..*length]),
-            Message::Assembled(header, octets, _) => (header, octets.as_slice()),
-        };
-        header.kind == MessageKind::Request && !is_oneway(header, octets)
+    pub(crate) fn wants_reply_here(&self) -> bool {
+        wants_reply(&self.here, &self.buffer.unread()[..self.here.total()])
     }
 
-    /// A message that can leave the thread that read it.
-    pub(crate) fn detach(&mut self, message: Message) -> Message {
-        match message {
-            Message::Here(header, length) => {
-                let spare = self.spare();
-                Message::Buffered(header, length, std::mem::replace(&mut self.buffer, spare))
-            }
-            other => other,
-        }
+    /// Has the message that is [here](Read::Here) leave the thread.
+    pub(crate) fn detach(&mut self) -> Message {
+        let spare = self.spare();
+        Message::Buffered(self.here, self.here.total(), std::mem::replace(&mut self.buffer, spare))
     }
 
     /// Answers a message that there is no room for: TRANSIENT 1 (CORBA 3.0.3, section 4.12.4).
     #[cold]
     pub(crate) fn turn_away(&mut self, core: &Core, connection: &Connection, message: &Message) {
-        match message {
-            // Only detached messages are turned away.
-            Message::Here(..) => {}
-            Message::Buffered(header, length, buffer) => {
-                request::turn_away(core, connection, header, &buffer.unread()[..*length], &mut self.memory);
-            }
-            Message::Assembled(header, octets, _) => {
-                request::turn_away(core, connection, header, octets, &mut self.memory)
-            }
-        }
+        let (header, octets) = message.parts();
+        request::turn_away(core, connection, header, octets, &mut self.memory);
+    }
+
+    /// Does what the message that is [here](Read::Here) asks for. False when the connection is over.
+    #[inline]
+    pub(crate) fn serve_here(&mut self, core: &Arc<Core>, connection: &Arc<Connection>, wait: Wait) -> bool {
+        let length = self.here.total();
+        let octets = &self.buffer.unread()[..length];
+        let goes_on = request::serve(core, connection, &self.here, octets, &[], &mut self.memory, wait);
+        self.buffer.consume(length);
+        self.settle();
+        goes_on
     }
 
     /// Does what a message asks for. False when the connection is over.
-    #[inline]
+    #[cold]
     pub(crate) fn serve(
         &mut self,
         core: &Arc<Core>,
@@ -315,32 +347,30 @@ impl Worker {
         wait: Wait,
     ) -> bool {
         let goes_on = match message {
-            Message::Here(header, length) => {
-                let goes_on = request::serve(
-                    core,
-                    connection,
-                    header,
-                    &self.buffer.unread()[..length],
-                    &[],
-                    &mut self.memory,
-                    wait,
-                );
-                self.buffer.consume(length);
-                goes_on
-            }
             Message::Buffered(header, length, buffer) => {
-                let goes_on =
-                    request::serve(core, connection, header, &buffer.unread()[..length], &[], &mut self.memory, wait);
+                let octets = &buffer.unread()[..length];
+                let goes_on = request::serve(core, connection, &header, octets, &[], &mut self.memory, wait);
                 self.give_back(buffer);
                 goes_on
             }
             Message::Assembled(header, octets, breaks) => {
-                request::serve(core, connection, header, &octets, &breaks, &mut self.memory, wait)
+                request::serve(core, connection, &header, &octets, &breaks, &mut self.memory, wait)
             }
         };
         self.settle();
         goes_on
     }
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whether a message is a request whose client waits for the reply.
+fn wants_reply(header: &Header, octets: &[u8]) -> bool {
+    header.kind == MessageKind::Request && !is_oneway(header, octets)
 }
 
 /// Notes how much of unfinished messages stays with the connection, so that one that makes no progress is found.
@@ -425,8 +455,11 @@ mod tests {
         let mut read = |octets: &[u8]| {
             assert!(worker.buffer.append(octets));
             let read = worker.read(&mut reading, &connection, orb.core(), Wait::Now);
-            let Read::Message { message, .. } = read else { panic!("{read:?}") };
-            worker.serve(orb.core(), &connection, message, Wait::Now);
+            match read {
+                Read::Here { .. } => worker.serve_here(orb.core(), &connection, Wait::Now),
+                Read::Message { message, .. } => worker.serve(orb.core(), &connection, message, Wait::Now),
+                read => panic!("{read:?}"),
+            };
         };
         at(1);
         let begun = message(MessageKind::Request, true, &[[0, 0, 0, 7].as_slice(), &[0; 84]].concat());
@@ -459,18 +492,19 @@ mod tests {
                 Decoder::new(&large, Endian::from_flag(Endian::NATIVE.flag() ^ 1)).with_scratch(&worker.memory.scratch);
             numbers.read_slice::<u64>(large.len() / 8).unwrap();
             assert!(held(&worker) > KEPT);
+            worker.here = header(large.len() - Header::LEN);
             let message = match kind {
-                0 => Message::Here(header(large.len() - Header::LEN), large.len()),
-                1 => {
-                    let here = Message::Here(header(large.len() - Header::LEN), large.len());
-                    worker.detach(here)
-                }
+                0 => None,
+                1 => Some(worker.detach()),
                 _ => {
                     worker.buffer.consume(large.len());
-                    Message::Assembled(header(0), Vec::new(), Vec::new())
+                    Some(Message::Assembled(header(0), Vec::new(), Vec::new()))
                 }
             };
-            worker.serve(orb.core(), &connection, message, Wait::Now);
+            match message {
+                None => worker.serve_here(orb.core(), &connection, Wait::Now),
+                Some(message) => worker.serve(orb.core(), &connection, message, Wait::Now),
+            };
             assert!(held(&worker) <= KEPT, "{kind}");
         }
         assert!(worker.buffer.append(&large));

@@ -260,11 +260,7 @@ impl<'l> Run<'l> {
 
 /// As servers that do not go by object keys: asks for another addressing mode. False if the request has it already.
 fn readdress(network: &Network, connection: &Connection, message: &Message) -> bool {
-    let (header, octets) = match message {
-        Message::Here(..) => return false,
-        Message::Buffered(header, length, buffer) => (header, &buffer.unread()[..*length]),
-        Message::Assembled(header, octets, _) => (header, octets.as_slice()),
-    };
+    let (header, octets) = message.parts();
     if header.kind != MessageKind::Request || header.version != Version::GIOP_1_2 {
         return false;
     }

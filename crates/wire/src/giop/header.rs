@@ -138,6 +138,20 @@ impl Header {
         Ok(Header { version, endian, more_fragments: flags & 2 != 0 && minor != 0, kind, size })
     }
 
+    /// The header of the message of this `kind` at the front of `unread`, if that is as nearly all are: of GIOP 1.2, in one piece, whole,
+    /// and with at most `most` octets behind the header. `None` tells nothing: [`parse`](Self::parse) says what is there.
+    #[inline]
+    #[must_use]
+    pub fn of_whole(unread: &[u8], kind: MessageKind, most: u32) -> Option<Header> {
+        let [magic, middle, size]: [[u8; 4]; 3] = bytemuck::cast(*unread.first_chunk::<{ Header::LEN }>()?);
+        let [1, 2, flags @ (0 | 1), number_of_kind] = middle else { return None };
+        let endian = Endian::from_flag(flags);
+        let size = number(u32::from_ne_bytes(size), endian);
+        let is_whole = size <= most && size as usize <= unread.len() - Header::LEN;
+        let header = Header { version: Version::GIOP_1_2, endian, more_fragments: false, kind, size };
+        (magic == *b"GIOP" && number_of_kind == kind as u8 && is_whole).then_some(header)
+    }
+
     #[cold]
     fn bad_magic(got: [u8; 4]) -> HeaderError {
         if got == *b"ZIOP" { HeaderError::Compressed } else { HeaderError::Magic { got } }

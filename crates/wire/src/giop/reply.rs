@@ -96,10 +96,25 @@ impl<'m> Reply<'m> {
             status: ReplyStatus::from_number(number(status, header.endian))?,
             contexts: Contexts::EMPTY,
             // A multiple of 8 already.
-            body_at: Header::LEN + 12,
+            body_at: Self::PLAIN,
             message,
         })
     }
+
+    /// The header of the reply to a request at the front of `unread`, if that is as nearly all are: [whole](Header::of_whole), with
+    /// results, and without service contexts. Its body is behind [`PLAIN`](Self::PLAIN) octets. `None` for every other one, and for what is
+    /// malformed.
+    #[inline]
+    #[must_use]
+    pub fn plain(unread: &[u8], request_id: u32, most: u32) -> Option<Header> {
+        let header = Header::of_whole(unread, MessageKind::Reply, most)?;
+        let fixed = unread.get(Header::LEN..header.total())?.first_chunk::<12>()?;
+        let [id, status, contexts]: [u32; 3] = bytemuck::cast(*fixed);
+        (id == number(request_id, header.endian) && (status | contexts) == 0).then_some(header)
+    }
+
+    /// Octets before the body of a [plain](Self::plain) reply.
+    pub const PLAIN: usize = Header::LEN + 12;
 
     fn parse_any(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Reply<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);

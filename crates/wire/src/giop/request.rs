@@ -205,20 +205,48 @@ impl<'m> Request<'m> {
     /// [`CdrError`] where it is malformed or over a limit; MessageError is the answer.
     #[inline]
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Request<'m>, CdrError> {
-        if header.version.is_1_2()
-            && let Some(request) = Self::parse_plain(message, header, limits)
-        {
-            return Ok(request);
+        let mut request = Request::of(message, header);
+        request.read(header, limits)?;
+        Ok(request)
+    }
+
+    /// A request whose header is still to be [read](Self::read). That is two steps for who wants it where it stays.
+    #[inline]
+    #[must_use]
+    pub fn of(message: &'m [u8], header: &Header) -> Request<'m> {
+        Request {
+            version: header.version,
+            endian: header.endian,
+            request_id: 0,
+            response: ResponseExpected::None,
+            target: Target::Key(&[]),
+            operation: &[],
+            contexts: Contexts::EMPTY,
+            body_at: message.len(),
+            message,
         }
-        Self::parse_any(message, header, limits)
+    }
+
+    /// Reads the header of the request: what [`parse`](Self::parse) does.
+    ///
+    /// # Errors
+    /// Those of `parse`.
+    #[inline]
+    pub fn read(&mut self, header: &Header, limits: &'m Limits) -> Result<(), CdrError> {
+        if header.version.is_1_2() && self.read_plain(limits).is_some() {
+            return Ok(());
+        }
+        *self = Self::parse_any(self.message, header, limits)?;
+        Ok(())
     }
 
     /// A request of GIOP 1.2 as nearly all are: addressed by object key, without service contexts. `None` for every other one,
     /// and for what is malformed or over a limit.
     #[inline]
-    fn parse_plain(message: &'m [u8], header: &Header, limits: &Limits) -> Option<Request<'m>> {
-        let number = |word: u32| number(word, header.endian);
-        let (_, rest) = message.split_first_chunk::<{ Header::LEN }>()?;
+    fn read_plain(&mut self, limits: &Limits) -> Option<()> {
+        let endian = self.endian;
+        let number = |word: u32| number(word, endian);
+        let (_, rest) = self.message.split_first_chunk::<{ Header::LEN }>()?;
         let (fixed, rest) = rest.split_first_chunk::<16>()?;
         let [id, flags, mode, key_length]: [u32; 4] = bytemuck::cast(*fixed);
         let ([flags, ..], [0, 0, ..]) = (flags.to_ne_bytes(), mode.to_ne_bytes()) else { return None };
@@ -236,19 +264,16 @@ impl<'m> Request<'m> {
         if key_length > limits.sequence_length || name_length > limits.string_length {
             return None;
         }
-        Some(Request {
-            version: header.version,
-            endian: header.endian,
-            request_id: number(id),
-            response: ResponseExpected::from_flags(flags),
-            target: Target::Key(key),
-            operation,
-            contexts: Contexts::EMPTY,
-            body_at: (message.len() - rest.len()).next_multiple_of(8).min(message.len()),
-            message,
-        })
+        let length = self.message.len();
+        self.request_id = number(id);
+        self.response = ResponseExpected::from_flags(flags);
+        self.target = Target::Key(key);
+        self.operation = operation;
+        self.body_at = (length - rest.len()).next_multiple_of(8).min(length);
+        Some(())
     }
 
+    #[cold]
     fn parse_any(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Request<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);
         let (request_id, response, target, operation, contexts);

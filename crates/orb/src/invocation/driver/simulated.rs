@@ -43,7 +43,8 @@ impl<'c, 'a> Simulated<'c, 'a> {
         response: ResponseExpected,
         arguments: Arguments<'c, 'a>,
     ) -> Result<Self, SystemException> {
-        let call = Call::new(object.core(), object, Request::Call { operation, response, arguments })?;
+        object.core().check_usable()?;
+        let call = Call::new(object.core(), object, Request::Call { operation, response, arguments });
         let driver = Driver::new(call);
         let start = clock::now();
         Ok(Simulated { driver, start, whole: None, until: None, queued: false, waiting: None, later: None, follows: 0 })
@@ -96,15 +97,15 @@ impl<'c, 'a> Simulated<'c, 'a> {
 
     fn transmit(&mut self) -> Stop<'c> {
         let target = Arc::clone(&self.driver.target);
-        let (Some(profile), Some(Connection::Own(connection))) =
+        let (Some(profile), Some(Connection::Own(mut connection))) =
             (target.profiles.get(self.driver.profile), self.driver.connection.take())
         else {
             return self.tell(Input::ConnectFailed);
         };
         let way = Way { target: &target, profile, addressing: self.driver.addressing };
-        match self.driver.call.transmit(way, connection) {
-            Ok(Some(waiting)) => {
-                self.waiting = Some(waiting);
+        match self.driver.call.transmit(way, &mut connection) {
+            Ok(Some(id)) => {
+                self.waiting = Some((connection, id));
                 Stop::Reply
             }
             Ok(None) => Stop::Over(Ok(None)),
@@ -123,11 +124,12 @@ impl<'c, 'a> Simulated<'c, 'a> {
     }
 
     /// No reply comes, for whatever reason.
-    fn no_reply(&mut self, connection: Checkout<'_>, id: u32, broken: Broken) -> Stop<'c> {
+    fn no_reply(&mut self, mut connection: Checkout<'_>, id: u32, broken: Broken) -> Stop<'c> {
         let target = Arc::clone(&self.driver.target);
         let Some(profile) = target.profiles.get(self.driver.profile) else { return self.tell(Input::ConnectFailed) };
         let way = Way { target: &target, profile, addressing: self.driver.addressing };
-        let trouble = self.driver.call.no_reply(way, connection, id, broken);
+        let trouble = self.driver.call.no_reply(way, &mut connection, id, broken);
+        drop(connection);
         self.settle(Err(trouble))
     }
 
