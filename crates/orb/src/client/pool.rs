@@ -6,8 +6,8 @@
 
 use std::cell::Cell;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Stream};

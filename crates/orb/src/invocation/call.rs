@@ -416,6 +416,35 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         id: u32,
         announce: Option<CodeSets>,
     ) -> Result<(), CdrError> {
+        let Request::Call { operation, response, arguments } = &self.request else {
+            return self.write_otherwise(encoder, way, id, announce);
+        };
+        let says_more = announce.is_some() || self.priority.is_some() || self.range.is_some() || self.tells;
+        if says_more || way.addressing != AddressingMode::Key {
+            return self.write_otherwise(encoder, way, id, announce);
+        }
+        let head = RequestHead {
+            version: way.profile.version,
+            request_id: id,
+            response: *response,
+            target: giop::Target::Key(&way.profile.object_key),
+            operation: operation.name().as_bytes(),
+            contexts: &[],
+        };
+        giop::write_request_header(encoder, &head)?;
+        arguments(encoder)?;
+        giop::finish(encoder)
+    }
+
+    /// The same with service contexts, with another form of address, or of a LocateRequest.
+    #[inline(never)]
+    fn write_otherwise(
+        &self,
+        encoder: &mut Encoder<'a>,
+        way: Way<'_>,
+        id: u32,
+        announce: Option<CodeSets>,
+    ) -> Result<(), CdrError> {
         let rare;
         let target = match way.addressing {
             AddressingMode::Key => giop::Target::Key(&way.profile.object_key),

@@ -44,7 +44,8 @@ fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
         drop(turn);
         connection.note_heard(lane.silence.now());
         let Some(held) = lane.hold(connection) else { return };
-        let wants_reply = || message.as_ref().map_or_else(|| worker.wants_reply_here(), |message| message.wants_reply());
+        let wants_reply =
+            || message.as_ref().map_or_else(|| worker.wants_reply_here(), |message| message.wants_reply());
         let moves = more && wants_reply();
         if moves {
             serving::let_others_read();

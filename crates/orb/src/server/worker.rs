@@ -1,12 +1,13 @@
 //! What one thread of a pool works with: its buffers, and the way of a message from octets to the reply.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use corelane_net::Wait;
 use corelane_wire::connection::{Framer, Step};
 use corelane_wire::giop::{Header, MessageKind};
-use corelane_wire::{Endian, Scratch, Version};
+use corelane_wire::{Endian, Limits, Scratch, Version};
 
 use super::connection::{Connection, Reading};
 use super::request;
@@ -129,54 +130,29 @@ impl Worker {
             return Read::Over;
         }
         loop {
+            let unread = self.buffer.unread();
             let own = reading.partial.is_none();
-            if own
-                && let unread = self.buffer.unread()
+            let wanted = if own && unread.is_empty() {
+                Header::LEN
+            } else if own
                 && let Some(header) = Header::of_whole(unread, MessageKind::Request, limits.message_size)
                 && header.total() == unread.len()
             {
                 self.here = header;
                 return self.is_here(reading, connection);
-            }
-            let buffer = match &mut reading.partial {
-                Some(partial) => partial,
-                None => &mut self.buffer,
-            };
-            let wanted = match reading.framer.next(buffer.unread(), limits) {
-                Ok(Step::Message { header, len: length }) => {
-                    let surplus = buffer.unread().get(length..).unwrap_or_default();
-                    if surplus.is_empty() && own {
-                        self.here = header;
-                        return self.is_here(reading, connection);
-                    }
-                    let more = !reading.drained || holds_message(surplus);
-                    let surplus = !surplus.is_empty();
-                    let read = self.part(reading, header, length, surplus, more);
-                    note_progress(reading, connection);
-                    return read;
-                }
-                Ok(Step::NeedMore(wanted)) => wanted,
-                Ok(Step::Absorbed(length)) => {
-                    buffer.consume(length);
-                    note_fragments(&reading.framer, buffer, connection);
-                    continue;
-                }
-                Ok(Step::Assembled { header, message, breaks, len }) => {
-                    buffer.consume(len);
-                    let more = !reading.drained || !buffer.is_empty();
-                    self.keep_rest(reading);
-                    note_progress(reading, connection);
-                    return Read::Message { message: Message::Assembled(header, message, breaks), more };
-                }
-                Err(fault) => {
-                    self.forget();
-                    reading.over = true;
-                    return Read::Fault(fault.into());
+            } else {
+                match self.frame(reading, connection, limits) {
+                    ControlFlow::Continue(wanted) => wanted,
+                    ControlFlow::Break(read) => return read,
                 }
             };
             if received && reading.drained && wait == Wait::Now {
                 return self.pause(reading, connection);
             }
+            let buffer = match &mut reading.partial {
+                Some(partial) => partial,
+                None => &mut self.buffer,
+            };
             if wait == Wait::Block && !buffer.is_empty() {
                 note_fragments(&reading.framer, buffer, connection);
             }
@@ -194,6 +170,51 @@ impl Worker {
                 Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return self.pause(reading, connection),
                 Err(_) => return self.end(reading),
             }
+        }
+    }
+
+    /// Takes the first whole message out of the octets that are there; how many octets it takes if there is none.
+    #[inline(never)]
+    fn frame(&mut self, reading: &mut Reading, connection: &Connection, limits: &Limits) -> ControlFlow<Read, usize> {
+        let own = reading.partial.is_none();
+        loop {
+            let buffer = match &mut reading.partial {
+                Some(partial) => partial,
+                None => &mut self.buffer,
+            };
+            let read = match reading.framer.next(buffer.unread(), limits) {
+                Ok(Step::Message { header, len: length }) => {
+                    let surplus = buffer.unread().get(length..).unwrap_or_default();
+                    if surplus.is_empty() && own {
+                        self.here = header;
+                        return ControlFlow::Break(self.is_here(reading, connection));
+                    }
+                    let more = !reading.drained || holds_message(surplus);
+                    let surplus = !surplus.is_empty();
+                    let read = self.part(reading, header, length, surplus, more);
+                    note_progress(reading, connection);
+                    read
+                }
+                Ok(Step::NeedMore(wanted)) => return ControlFlow::Continue(wanted),
+                Ok(Step::Absorbed(length)) => {
+                    buffer.consume(length);
+                    note_fragments(&reading.framer, buffer, connection);
+                    continue;
+                }
+                Ok(Step::Assembled { header, message, breaks, len }) => {
+                    buffer.consume(len);
+                    let more = !reading.drained || !buffer.is_empty();
+                    self.keep_rest(reading);
+                    note_progress(reading, connection);
+                    Read::Message { message: Message::Assembled(header, message, breaks), more }
+                }
+                Err(fault) => {
+                    self.forget();
+                    reading.over = true;
+                    Read::Fault(fault.into())
+                }
+            };
+            return ControlFlow::Break(read);
         }
     }
 

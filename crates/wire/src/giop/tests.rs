@@ -1,5 +1,7 @@
 //! Messages as drawn in the specification, octet by octet, and round trips in every version.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::cdr::{CdrError, Encoder, Endian};
 use crate::limits::Limits;
@@ -201,4 +203,50 @@ fn contexts_are_counted_and_bounded() {
     let parse = |limits| Reply::parse(&message, &header(&message), limits).map(|reply| reply.contexts.len());
     assert_eq!(parse(&Limits::DEFAULT), Err(CdrError::OverLimit));
     assert_eq!(parse(&Limits { contexts: 129, ..Limits::DEFAULT }), Ok(129));
+}
+
+proptest! {
+    /// What is told at a glance is what the careful way finds, whatever one octet is instead and wherever the octets end.
+    #[test]
+    fn a_plain_reply_is_one_by_the_careful_way_too(
+        id in 0_u32..4,
+        asked in 0_u32..4,
+        results in prop::collection::vec(any::<u8>(), 0..12),
+        behind in prop::collection::vec(any::<u8>(), 0..12),
+        big: bool,
+        changed in prop::option::of((0_usize..40, any::<u8>())),
+        cut in prop::option::of(0_usize..40),
+    ) {
+        let mut e = encoder(if big { Endian::Big } else { Endian::Little });
+        begin_reply(&mut e, Version::GIOP_1_2, id, ReplyStatus::NoException, &[]).unwrap();
+        e.write_raw(&results);
+        finish(&mut e).unwrap();
+        let mut unread = e.to_vec();
+        unread.extend_from_slice(&behind);
+        if let Some((at, octet)) = changed
+            && let Some(place) = unread.get_mut(at)
+        {
+            *place = octet;
+        }
+        unread.truncate(cut.unwrap_or(usize::MAX));
+        let limits = Limits { message_size: 30, ..Limits::DEFAULT };
+        let careful = || {
+            let header = Header::parse(unread.first_chunk()?).ok()?;
+            let message = unread.get(..header.total())?;
+            let reply = Reply::parse(message, &header, &limits).ok()?;
+            let is_plain = header.version == Version::GIOP_1_2
+                && !header.more_fragments
+                && header.size <= limits.message_size
+                && reply.request_id == asked
+                && reply.status == ReplyStatus::NoException
+                && reply.contexts.is_empty();
+            is_plain.then_some((header, reply.body_at))
+        };
+        let plain = Reply::plain(&unread, asked, limits.message_size);
+        match careful() {
+            // Flags that mean nothing are left to the careful way.
+            Some((header, body_at)) if unread[6] <= 1 => prop_assert_eq!((plain, Reply::PLAIN), (Some(header), body_at)),
+            _ => prop_assert_eq!(plain, None),
+        }
+    }
 }
