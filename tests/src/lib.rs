@@ -14,6 +14,7 @@ use corelane::{
 use corelane_sys::counters;
 
 pub mod real_time;
+pub mod scripted;
 pub mod through;
 
 corelane::include_idl!("probe");

@@ -318,14 +318,14 @@ impl<T> Exclusive<T> {
     /// The same, for who wants the cell itself too.
     #[inline]
     pub fn try_lock_cell<'a>(self: &'a Arc<Self>) -> Option<CellGuard<'a, T>> {
-        self.take().then(|| CellGuard { cell: Cell::Lent(self) })
+        self.take().then(|| CellGuard { cell: Whose::Lent(self) })
     }
 
     /// Checks the value out and keeps the cell alive; `None` if it is out. The guard can be stored and
     /// moved to another thread.
     #[inline]
     pub fn try_lock_owned(self: &Arc<Self>) -> Option<CellGuard<'static, T>> {
-        self.take().then(|| CellGuard { cell: Cell::Own(Arc::clone(self)) })
+        self.take().then(|| CellGuard { cell: Whose::Own(Arc::clone(self)) })
     }
 
     /// Whether the value is out at this moment; by the time the caller looks it may have changed.
@@ -395,10 +395,10 @@ pub struct ExclusiveGuard<'a, T> {
 /// A checked-out value together with its cell; it is returned on drop. Two words, so that it moves in registers.
 #[must_use = "the value is returned at once"]
 pub struct CellGuard<'a, T> {
-    cell: Cell<'a, T>,
+    cell: Whose<'a, T>,
 }
 
-enum Cell<'a, T> {
+enum Whose<'a, T> {
     /// Somebody else keeps it: no reference is counted.
     Lent(&'a Arc<Exclusive<T>>),
     Own(Arc<Exclusive<T>>),
@@ -409,8 +409,8 @@ impl<T> CellGuard<'_, T> {
     #[inline]
     pub fn cell(&self) -> &Arc<Exclusive<T>> {
         match &self.cell {
-            Cell::Lent(cell) => cell,
-            Cell::Own(cell) => cell,
+            Whose::Lent(cell) => cell,
+            Whose::Own(cell) => cell,
         }
     }
 }

@@ -822,7 +822,7 @@ fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
     table.order.iter().enumerate().map(slot).collect()
 }
 
-/// `left = before &OPERATION, &|e| ... after`.
+/// `before first, &|e| ...)`: `first` are the arguments before the closure that writes those of the call.
 fn invocation(before: &str, first: &[String], body: &[Line], e: &str, out: &mut Writer) {
     let lines = tail(body);
     let single = match lines.as_slice() {

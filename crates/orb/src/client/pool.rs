@@ -341,7 +341,7 @@ impl Checkout<'_> {
         true
     }
 
-    /// Drops the connection instead of giving it back: its state is unknown. It is not used any more.
+    /// Drops the connection instead of giving it back: its state is unknown. Using the checkout afterwards panics.
     #[cold]
     pub(crate) fn discard(&mut self) {
         *self.slot = None;

@@ -19,7 +19,7 @@ use super::Operation;
 use super::driver::Driver;
 use super::machine::{Input, Written};
 use super::reply::{Body, Reply, read_results};
-use super::target::{Profile, RareTarget, Target};
+use super::target::{Binding, Profile, RareTarget, Target};
 use crate::client::connection::{Broken, ClientConnection, OWNED_FROM, Received};
 use crate::client::pool::Checkout;
 use crate::clock;
@@ -52,10 +52,24 @@ pub(crate) fn invoke<'r, 'a>(
     Call::new(core, object, request).run_through(object, None)?.ok_or_else(no_reply_wanted)
 }
 
+/// The same under the policies of the calling thread, or through a reference that does not last as long as the reply.
+#[cold]
+pub(crate) fn invoke_as<'r, 'a>(
+    core: &'r Arc<Core>,
+    object: &ObjectRef,
+    operation: &Operation<'_>,
+    arguments: Arguments<'_, 'a>,
+) -> Result<Reply<'r>, SystemException> {
+    let object = &crate::rt::client::under_policies_of_thread(core, object);
+    let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
+    core.check_usable()?;
+    Call::new(core, object, request).run()?.ok_or_else(no_reply_wanted)
+}
+
 /// What reads the results of a call.
 pub(crate) type Results<'c> = &'c mut dyn FnMut(&mut Decoder<'_>) -> Result<(), CdrError>;
 
-/// The same with `results`, which read them where they have arrived; what nearly every stub does, so it is there once for all of them. A reply
+/// What [`invoke`] does, with `results`, which read them where they have arrived; what nearly every stub does, so it is there once for all of them. A reply
 /// is one that they have not read: it is a user exception, or came in another way.
 #[inline(never)]
 pub(crate) fn call<'r, 'a>(
@@ -73,20 +87,6 @@ pub(crate) fn call<'r, 'a>(
     let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
     core.check_usable()?;
     Call::new(core, object, request).run_through(object, Some(results))
-}
-
-/// The same under the policies of the calling thread, or through a reference that does not last as long as the reply.
-#[cold]
-pub(crate) fn invoke_as<'r, 'a>(
-    core: &'r Arc<Core>,
-    object: &ObjectRef,
-    operation: &Operation<'_>,
-    arguments: Arguments<'_, 'a>,
-) -> Result<Reply<'r>, SystemException> {
-    let object = &crate::rt::client::under_policies_of_thread(core, object);
-    let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
-    core.check_usable()?;
-    Driver::new(Call::new(core, object, request)).run()?.ok_or_else(no_reply_wanted)
 }
 
 #[cold]
@@ -221,6 +221,21 @@ pub(super) struct Way<'t> {
     pub(super) addressing: AddressingMode,
 }
 
+impl<'t> Way<'t> {
+    /// The first profile and its connections, where calls may begin with it. It is part of its caller, always: handed back, it would go
+    /// through memory.
+    #[inline(always)]
+    fn first(core: &Core, binding: &'t Binding) -> Option<(Self, Chosen<'t>)> {
+        if !binding.begins_at_first() {
+            return None;
+        }
+        let target = binding.original(core);
+        let profile = target.profiles.first()?;
+        let chosen = profile.choose(core).ok()?;
+        Some((Way { target, profile, addressing: AddressingMode::Key }, chosen))
+    }
+}
+
 /// What stays the same from attempt to attempt.
 #[derive(Clone)]
 pub(super) struct Call<'r, 'c, 'a> {
@@ -241,6 +256,7 @@ pub(super) struct Call<'r, 'c, 'a> {
 }
 
 impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
+    /// Whoever makes one has [asked](Core::check_usable) the ORB. Here it would be moved out of a `Result`, and it is to stay where it is made.
     #[inline]
     pub(super) fn new(core: &'r Arc<Core>, object: &'c ObjectRef, request: Request<'c, 'a>) -> Self {
         probe!("call begun");
@@ -257,16 +273,22 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         object: &'r ObjectRef,
         results: Option<Results<'_>>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        let binding = object.binding();
-        if binding.begins_at_first()
-            && let target = binding.original(self.core)
-            && let Some(profile) = target.profiles.first()
-            && let Ok(Chosen { pool, priority }) = profile.choose(self.core)
-            && let Some(connection) = pool.lend_idle()
+        if let Some((way, chosen)) = Way::first(self.core, object.binding())
+            && let Some(connection) = chosen.pool.lend_idle()
         {
-            self.priority = priority;
-            let way = Way { target, profile, addressing: AddressingMode::Key };
+            self.priority = chosen.priority;
             return self.exchange(way, connection, results);
+        }
+        Driver::new(self.clone()).run()
+    }
+
+    /// The same where the reply may outlive the object.
+    fn run(&mut self) -> Result<Option<Reply<'r>>, SystemException> {
+        if let Some((way, chosen)) = Way::first(self.core, self.object.binding())
+            && let Some(connection) = chosen.pool.idle(0)
+        {
+            self.priority = chosen.priority;
+            return self.exchange(way, connection, None);
         }
         Driver::new(self.clone()).run()
     }
@@ -280,14 +302,20 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         mut connection: Checkout<'r>,
         results: Option<Results<'_>>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        let sent = self.transmit(way, &mut connection);
-        let Ok(Some(id)) = sent else { return self.settle(way, connection, sent.map(|_| None)) };
+        let id = match self.transmit(way, &mut connection) {
+            Ok(Some(id)) => id,
+            Ok(None) => {
+                self.object.binding().note_bound_at_first(way.profile);
+                return Ok(None);
+            }
+            Err(trouble) => return self.try_again(connection, *trouble),
+        };
         let own = &mut *connection;
         let heard = match own.hear(self.due, self.object.canceller()) {
             Ok(heard) => heard,
             Err(broken) => {
                 let trouble = self.no_reply(way, &mut connection, id, broken);
-                return self.settle(way, connection, Err(trouble));
+                return self.try_again(connection, *trouble);
             }
         };
         if heard && let Some(header) = own.plain_reply(id, &self.core.config().limits) {
@@ -295,13 +323,18 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             self.object.binding().note_bound_at_first(way.profile);
             return self.take(way, connection, header, results);
         }
-        let outcome = self.await_reply(way, connection, id, !heard);
-        self.go_on(way, outcome)
+        match self.await_reply(way, connection, id, !heard) {
+            Ok(reply) => {
+                self.object.binding().note_bound_at_first(way.profile);
+                Ok(reply)
+            }
+            Err(trouble) => Driver::new(self.clone()).go_on(*trouble, false),
+        }
     }
 
     /// A [plain](giop::Reply::plain) reply has come.
     #[inline]
-    fn take(
+    pub(super) fn take(
         &self,
         way: Way<'_>,
         mut connection: Checkout<'r>,
@@ -319,27 +352,12 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         read_results(self.core, octets, None, giop::Reply::PLAIN, codec, results).map(|_| None)
     }
 
-    /// What an attempt came to that did not go as nearly all do.
+    /// The first attempt, on `connection`, came to nothing.
     #[cold]
-    fn settle(
-        &self,
-        way: Way<'_>,
-        connection: Checkout<'r>,
-        outcome: Outcome<'r>,
-    ) -> Result<Option<Reply<'r>>, SystemException> {
+    fn try_again(&self, connection: Checkout<'_>, trouble: Trouble) -> Result<Option<Reply<'r>>, SystemException> {
         // The next attempt may want it.
         drop(connection);
-        self.go_on(way, outcome)
-    }
-
-    fn go_on(&self, way: Way<'_>, outcome: Outcome<'r>) -> Result<Option<Reply<'r>>, SystemException> {
-        match outcome {
-            Ok(reply) => {
-                self.object.binding().note_bound_at_first(way.profile);
-                Ok(reply)
-            }
-            Err(trouble) => Driver::new(self.clone()).go_on(*trouble, false),
-        }
+        Driver::new(self.clone()).go_on(trouble, false)
     }
 
     /// Writes the request on `connection` and reads its reply.

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use corelane_sys::clock::Monotonic;
-use corelane_sys::eventfd::Wake;
 use corelane_wire::exception::minor;
 use corelane_wire::giop::{AddressingMode, ResponseExpected};
 use corelane_wire::{CdrError, Encoder};
@@ -92,12 +90,14 @@ impl Deferred {
     }
 
     /// When [`reply`](Self::reply) stops waiting.
-    pub(crate) fn deadline(&self) -> Option<Monotonic> {
+    #[cfg(feature = "any")]
+    pub(crate) fn deadline(&self) -> Option<corelane_sys::clock::Monotonic> {
         self.due.moment()
     }
 
     /// Has `bell` rung when [`is_ready`](Self::is_ready) becomes true; false if it is.
-    pub(crate) fn ring(&self, bell: &Arc<Wake>) -> bool {
+    #[cfg(feature = "any")]
+    pub(crate) fn ring(&self, bell: &Arc<corelane_sys::eventfd::Wake>) -> bool {
         match &self.progress {
             Progress::Posted { posted, .. } => posted.ring(bell),
             Progress::Local(_) | Progress::Over => false,

@@ -4,7 +4,6 @@
 use std::io;
 use std::sync::Arc;
 
-use corelane_sys::eventfd::Wake;
 use corelane_wire::Encoder;
 
 use super::call::{Call, Outcome, ReplyHead, Trouble, Way, refused};
@@ -129,7 +128,8 @@ impl Posted {
     }
 
     /// Has `bell` rung when it is done; false if it is.
-    pub(super) fn ring(&self, bell: &Arc<Wake>) -> bool {
+    #[cfg(feature = "any")]
+    pub(super) fn ring(&self, bell: &Arc<corelane_sys::eventfd::Wake>) -> bool {
         self.pending.ring(bell)
     }
 

@@ -361,7 +361,6 @@ impl Lane {
     }
 
     /// Serves a message that had to wait.
-    #[cold]
     pub(crate) fn serve(&self, core: &Arc<Core>, worker: &mut Worker, waiting: Waiting, message: Message) {
         let Some((held, connection, message)) = self.begin(waiting, message) else { return };
         let goes_on = worker.serve(core, &connection, message, Wait::Now);
@@ -490,14 +489,10 @@ impl Lane {
                 continue;
             }
             match turn.with(|reading| worker.read(reading, &connection, core, Wait::Now)) {
-                read @ (Read::Here { .. } | Read::Message { .. }) => {
-                    let more = match read {
-                        Read::Message { message, more } => {
-                            elsewhere = Some(message);
-                            more
-                        }
-                        read => matches!(read, Read::Here { more: true }),
-                    };
+                read @ (Read::Here { more } | Read::Message { more, .. }) => {
+                    if let Read::Message { message, .. } = read {
+                        elsewhere = Some(message);
+                    }
                     match turn.leave() {
                         Ok(()) => break more,
                         Err(noted) => {

@@ -80,7 +80,7 @@ fn request(
 ) -> Result<(), Fault> {
     let limits = &core.config().limits;
     let mut request = Request::of(octets, header);
-    request.read(header, limits)?;
+    request.read(limits)?;
     probe!("request parsed", request.request_id.into());
     let mut propagated = Propagated::default();
     if !request.contexts.is_empty() {

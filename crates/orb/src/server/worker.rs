@@ -28,8 +28,8 @@ pub(crate) struct Worker {
     pub(crate) buffer: ReceiveBuffer,
     /// The last piece of work came from the ready list: what is reported has its turn now.
     pub(crate) was_listed: bool,
-    /// Of the whole message at the front of the buffer, where reading came to [`Read::Here`]. It stays where it is until the message is
-    /// served: moved, it would be read before it had left the processor's store buffer.
+    /// Of the whole message at the front of the buffer, from [`Read::Here`] until it is served or leaves; else it means nothing. It stays where
+    /// it is: moved, it would be read before it had left the processor's store buffer.
     here: Header,
     /// In the lane's rush.
     pub(super) part: Part,
@@ -139,7 +139,7 @@ impl Worker {
                 && header.total() == unread.len()
             {
                 self.here = header;
-                return self.is_here(reading, connection);
+                return here(reading, connection);
             } else {
                 match self.frame(reading, connection, limits) {
                     ControlFlow::Continue(wanted) => wanted,
@@ -187,12 +187,14 @@ impl Worker {
                     let surplus = buffer.unread().get(length..).unwrap_or_default();
                     if surplus.is_empty() && own {
                         self.here = header;
-                        return ControlFlow::Break(self.is_here(reading, connection));
+                        return ControlFlow::Break(here(reading, connection));
                     }
                     let more = !reading.drained || holds_message(surplus);
                     let surplus = !surplus.is_empty();
                     let read = self.part(reading, header, length, surplus, more);
-                    note_progress(reading, connection);
+                    if !matches!(read, Read::End) {
+                        note_progress(reading, connection);
+                    }
                     read
                 }
                 Ok(Step::NeedMore(wanted)) => return ControlFlow::Continue(wanted),
@@ -216,15 +218,6 @@ impl Worker {
             };
             return ControlFlow::Break(read);
         }
-    }
-
-    /// A whole message, and nothing else, is in the worker's own buffer.
-    #[inline]
-    fn is_here(&self, reading: &Reading, connection: &Connection) -> Read {
-        if connection.has_unfinished() {
-            note_progress(reading, connection);
-        }
-        Read::Here { more: !reading.drained }
     }
 
     /// Parts a message from what follows it in its buffer. A small message is copied to the thread's own buffer, and the rest
@@ -359,7 +352,7 @@ impl Worker {
     }
 
     /// Does what a message asks for. False when the connection is over.
-    #[cold]
+    #[inline(never)]
     pub(crate) fn serve(
         &mut self,
         core: &Arc<Core>,
@@ -392,6 +385,15 @@ impl Default for Worker {
 /// Whether a message is a request whose client waits for the reply.
 fn wants_reply(header: &Header, octets: &[u8]) -> bool {
     header.kind == MessageKind::Request && !is_oneway(header, octets)
+}
+
+/// A whole message, and nothing else, is in the worker's own buffer.
+#[inline]
+fn here(reading: &Reading, connection: &Connection) -> Read {
+    if connection.has_unfinished() {
+        note_progress(reading, connection);
+    }
+    Read::Here { more: !reading.drained }
 }
 
 /// Notes how much of unfinished messages stays with the connection, so that one that makes no progress is found.
@@ -473,6 +475,8 @@ mod tests {
             [&header.octets(), body].concat()
         };
         let cancel = |id| message(MessageKind::CancelRequest, false, &[0, 0, 0, id]);
+        // Of an object that there is none of; nobody waits for the reply.
+        let oneway = message(MessageKind::Request, false, &[[0, 0, 0, 9].as_slice(), &[0; 24]].concat());
         let mut read = |octets: &[u8]| {
             assert!(worker.buffer.append(octets));
             let read = worker.read(&mut reading, &connection, orb.core(), Wait::Now);
@@ -488,7 +492,7 @@ mod tests {
         assert!(connection.has_unfinished());
         for second in 2..40 {
             at(second);
-            read(&cancel(1));
+            read(&if second % 2 == 0 { cancel(1) } else { oneway.clone() });
         }
         assert_eq!(connection.stalled_for(clock::now()).as_secs(), 38);
         assert_eq!(connection.account().held(), 100);

@@ -70,6 +70,9 @@ pub struct Reply<'m> {
 }
 
 impl<'m> Reply<'m> {
+    /// Octets before the body of a [plain](Self::plain) reply.
+    pub const PLAIN: usize = Header::LEN + 12;
+
     /// Reads the header of a reply: `message` is the whole message with the GIOP header that `header` was parsed from.
     ///
     /// # Errors
@@ -112,9 +115,6 @@ impl<'m> Reply<'m> {
         let [id, status, contexts]: [u32; 3] = bytemuck::cast(*fixed);
         (id == number(request_id, header.endian) && (status | contexts) == 0).then_some(header)
     }
-
-    /// Octets before the body of a [plain](Self::plain) reply.
-    pub const PLAIN: usize = Header::LEN + 12;
 
     fn parse_any(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Reply<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);

@@ -206,11 +206,12 @@ impl<'m> Request<'m> {
     #[inline]
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Request<'m>, CdrError> {
         let mut request = Request::of(message, header);
-        request.read(header, limits)?;
+        request.read(limits)?;
         Ok(request)
     }
 
-    /// A request whose header is still to be [read](Self::read). That is two steps for who wants it where it stays.
+    /// A request whose header is still to be [read](Self::read): until that has succeeded, the other fields mean nothing. That is two steps for
+    /// who wants it where it stays.
     #[inline]
     #[must_use]
     pub fn of(message: &'m [u8], header: &Header) -> Request<'m> {
@@ -232,12 +233,11 @@ impl<'m> Request<'m> {
     /// # Errors
     /// Those of `parse`.
     #[inline]
-    pub fn read(&mut self, header: &Header, limits: &'m Limits) -> Result<(), CdrError> {
-        if header.version.is_1_2() && self.read_plain(limits).is_some() {
+    pub fn read(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
+        if self.version.is_1_2() && self.read_plain(limits).is_some() {
             return Ok(());
         }
-        *self = Self::parse_any(self.message, header, limits)?;
-        Ok(())
+        self.read_any(limits)
     }
 
     /// A request of GIOP 1.2 as nearly all are: addressed by object key, without service contexts. `None` for every other one,
@@ -273,31 +273,29 @@ impl<'m> Request<'m> {
         Some(())
     }
 
-    #[cold]
-    fn parse_any(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Request<'m>, CdrError> {
-        let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);
-        let (request_id, response, target, operation, contexts);
-        if header.version.is_1_2() {
-            request_id = d.read_u32()?;
-            response = ResponseExpected::from_flags(d.read_u8()?);
+    #[inline(never)]
+    fn read_any(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
+        let mut d = Decoder::new(self.message, self.endian).at(Header::LEN).with_limits(limits);
+        if self.version.is_1_2() {
+            self.request_id = d.read_u32()?;
+            self.response = ResponseExpected::from_flags(d.read_u8()?);
             d.skip(3)?;
-            target = Target::parse(&mut d)?;
-            operation = d.read_str_octets()?;
-            contexts = Contexts::parse(&mut d, limits.contexts)?;
+            self.target = Target::parse(&mut d)?;
+            self.operation = d.read_str_octets()?;
+            self.contexts = Contexts::parse(&mut d, limits.contexts)?;
         } else {
-            contexts = Contexts::parse(&mut d, limits.contexts)?;
-            request_id = d.read_u32()?;
-            response = if d.read_bool()? { ResponseExpected::Target } else { ResponseExpected::None };
-            if header.version.minor == 1 {
+            self.contexts = Contexts::parse(&mut d, limits.contexts)?;
+            self.request_id = d.read_u32()?;
+            self.response = if d.read_bool()? { ResponseExpected::Target } else { ResponseExpected::None };
+            if self.version.minor == 1 {
                 d.skip(3)?;
             }
-            target = Target::Key(d.read_octets()?);
-            operation = d.read_str_octets()?;
+            self.target = Target::Key(d.read_octets()?);
+            self.operation = d.read_str_octets()?;
             d.read_octets()?;
         }
-        let body_at = body_at(&d, header.version);
-        let (version, endian) = (header.version, header.endian);
-        Ok(Request { version, endian, request_id, response, target, operation, contexts, body_at, message })
+        self.body_at = body_at(&d, self.version);
+        Ok(())
     }
 
     /// A decoder at the first argument.
@@ -467,11 +465,15 @@ mod tests {
                 request.read_plain(&limits).map(|()| request)
             };
             let read = plain(&octets).unwrap();
-            let other = Request::parse_any(&octets, &header, &limits).unwrap();
+            let careful = |octets| {
+                let mut request = Request::of(octets, &header);
+                request.read_any(&limits).map(|()| request)
+            };
+            let other = careful(&octets).unwrap();
             prop_assert_eq!(format!("{read:?}"), format!("{other:?}"));
             // What is cut off is never taken for plain where the careful way finds it broken.
             for end in Header::LEN..octets.len() {
-                if Request::parse_any(&octets[..end], &header, &limits).is_err() {
+                if careful(&octets[..end]).is_err() {
                     prop_assert!(plain(&octets[..end]).is_none());
                 }
             }

@@ -109,7 +109,10 @@ impl<'c, 'a> Simulated<'c, 'a> {
                 Stop::Reply
             }
             Ok(None) => Stop::Over(Ok(None)),
-            Err(trouble) => self.settle(Err(trouble)),
+            Err(trouble) => {
+                drop(connection);
+                self.settle(Err(trouble))
+            }
         }
     }
 
@@ -167,6 +170,10 @@ impl<'c, 'a> Simulated<'c, 'a> {
         let Some(profile) = target.profiles.get(self.driver.profile) else { return self.tell(Input::ConnectFailed) };
         let way = Way { target: &target, profile, addressing: self.driver.addressing };
         loop {
+            if let Some(header) = connection.plain_reply(id, &self.driver.call.core.config().limits) {
+                self.driver.call.object.binding().note_bound(&target, self.driver.profile);
+                return Stop::Over(self.driver.call.take(way, connection, header, None));
+            }
             let broken = match connection.arrived(&self.driver.call.core.config().limits) {
                 Ok(Ok(received)) => {
                     connection = match self.driver.call.arrived(way, connection, id, received) {

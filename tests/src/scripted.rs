@@ -1,0 +1,86 @@
+//! A server that answers octet by octet.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Types of messages.
+pub const REQUEST: u8 = 0;
+/// As [`REQUEST`].
+pub const REPLY: u8 = 1;
+
+/// A GIOP 1.2 message in little-endian order.
+#[must_use]
+pub fn message(kind: u8, more_fragments: bool, body: &[u8]) -> Vec<u8> {
+    let mut octets = b"GIOP\x01\x02".to_vec();
+    octets.extend([1 | u8::from(more_fragments) << 1, kind]);
+    octets.extend(u32::try_from(body.len()).expect("a message that fits").to_le_bytes());
+    octets.extend(body);
+    octets
+}
+
+/// Id, status, no contexts.
+#[must_use]
+pub fn reply(id: u32, status: u32) -> Vec<u8> {
+    [id, status, 0].iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+/// The reply that says 27.
+#[must_use]
+pub fn well(id: u32) -> Vec<u8> {
+    // A body begins on a multiple of 8, and so does this one.
+    message(REPLY, false, &[reply(id, 0), 27_i32.to_le_bytes().to_vec()].concat())
+}
+
+/// Type and request id of the next message.
+fn next_message(stream: &mut TcpStream) -> io::Result<(u8, u32)> {
+    let mut header = [0; 16];
+    stream.read_exact(&mut header)?;
+    let number = |at: usize| header[at..].first_chunk().map_or(0, |octets| u32::from_le_bytes(*octets));
+    io::copy(&mut stream.take(u64::from(number(8)) - 4), &mut io::sink())?;
+    Ok((header[7], number(12)))
+}
+
+/// A server that is there until the process ends.
+#[derive(Debug)]
+pub struct Scripted {
+    /// Where.
+    pub address: SocketAddr,
+    /// Connections that it has accepted.
+    pub connections: Arc<AtomicUsize>,
+}
+
+/// Answers [well] so many requests of each connection, and every other one with what `answer` writes, until the client closes or that fails.
+///
+/// # Panics
+/// If there is no port.
+pub fn serve(times: usize, answer: impl Fn(&mut TcpStream, u32) -> io::Result<()> + Send + Sync + 'static) -> Scripted {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let (answer, connections) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&connections);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let answer = Arc::clone(&answer);
+            std::thread::spawn(move || {
+                let mut left = times;
+                while let Ok((kind, id)) = next_message(&mut stream) {
+                    let answered = match kind {
+                        REQUEST if left > 0 => {
+                            left -= 1;
+                            stream.write_all(&well(id))
+                        }
+                        REQUEST => answer(&mut stream, id),
+                        _ => Ok(()),
+                    };
+                    if answered.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    Scripted { address, connections }
+}
