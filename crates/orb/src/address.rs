@@ -189,25 +189,28 @@ pub(crate) fn rt_reference(
     };
     // Of each kind the place of its first lane: the profiles are in that order.
     let place = |kind: fn(&Endpoint) -> bool| lanes.iter().position(|lane| kind(&lane.endpoint));
-    let mut profiles = Vec::new();
+    let mut profiles: Vec<(Option<usize>, TaggedProfile)> = Vec::new();
+    let mut enter = |place, profile| {
+        let at = profiles.partition_point(|(other, _)| *other < place);
+        profiles.insert(at, (place, profile));
+    };
     if let (Some(first), Some(host)) = (shared.first(), host_identity()) {
         let components = with(TaggedComponent::lane_endpoints(&shared)?)?;
         let address = Address::SharedMemory { host: &host, path: &first.address };
         let place = place(|endpoint| matches!(endpoint, Endpoint::SharedMemory { .. }));
-        profiles.push((place, TaggedProfile::of(version, address, key, &components)?));
+        enter(place, TaggedProfile::of(version, address, key, &components)?);
     }
     if let Some(first) = unix.first() {
         let (host, components) = (host_name(), with(TaggedComponent::lane_endpoints(&unix)?)?);
         let address = Address::Unix { host: &host, path: &first.address };
         let place = place(|endpoint| matches!(endpoint, Endpoint::Unix { .. }));
-        profiles.push((place, TaggedProfile::of(version, address, key, &components)?));
+        enter(place, TaggedProfile::of(version, address, key, &components)?);
     }
     if let Some((first, port)) = tcp.first().and_then(|first| Some((first, first.port?))) {
         let components = with(TaggedComponent::tao_endpoints(&tcp)?)?;
         let profile = TaggedProfile::of(version, Address::Inet { host: &first.address, port }, key, &components)?;
-        profiles.push((place(|endpoint| matches!(endpoint, Endpoint::Tcp { .. })), profile));
+        enter(place(|endpoint| matches!(endpoint, Endpoint::Tcp { .. })), profile);
     }
-    profiles.sort_by_key(|(place, _)| *place);
     let profiles = profiles.into_iter().map(|(_, profile)| profile).collect();
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }

@@ -209,8 +209,11 @@ impl Policies<'_> {
 
     fn eligible(&self) -> Vec<usize> {
         let is_in = |lane: &Priority| self.bands.is_none_or(|bands| bands.band_of(*lane).is_some());
-        let mut eligible: Vec<usize> = (0..self.lanes.len()).filter(|&lane| is_in(&self.lanes[lane])).collect();
-        eligible.sort_by_key(|&lane| self.lanes[lane]);
+        let mut eligible = Vec::new();
+        for (lane, priority) in self.lanes.iter().enumerate().filter(|(_, priority)| is_in(priority)) {
+            let at = eligible.partition_point(|&other: &usize| self.lanes[other] <= *priority);
+            eligible.insert(at, lane);
+        }
         eligible
     }
 

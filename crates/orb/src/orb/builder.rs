@@ -54,9 +54,18 @@ pub struct OrbBuilder {
     fragment_size: Option<usize>,
     rt: RtConfig,
     required: Vec<String>,
-    established: Vec<(String, Vec<i16>, usize)>,
+    established: Vec<Established>,
+    /// What looks after those that are required, and makes the connections: in programs that ask for either, so that others, servers above all, are
+    /// without the code for it.
+    check: Option<Check>,
+    establish: Option<Establish>,
     on_event: Option<Callback>,
 }
+
+/// Connections that are wanted from the start: the reference, the priorities, how many at each.
+type Established = (String, Vec<i16>, usize);
+type Check = fn(required: &[String]) -> Result<(), OrbError>;
+type Establish = fn(orb: &Orb, wanted: &[Established]) -> Result<(), OrbError>;
 
 /// Why an ORB could not be made.
 #[derive(Debug)]
@@ -113,7 +122,7 @@ impl OrbBuilder {
         OrbBuilder {
             pools: Vec::new(),
             publish: Vec::new(),
-            transports: Transports::default(),
+            transports: transports(),
             limits: Limits::default(),
             call_policies: CallPolicies {
                 timeout: Some(Timeout::Coarse(Duration::from_secs(30))),
@@ -132,6 +141,8 @@ impl OrbBuilder {
             rt: RtConfig::default(),
             required: Vec::new(),
             established: Vec::new(),
+            check: None,
+            establish: None,
             on_event: None,
         }
     }
@@ -250,6 +261,7 @@ impl OrbBuilder {
     /// such as `scheduling-class`. May be called several times.
     pub fn require(mut self, guarantee: impl Into<String>) -> Self {
         self.required.push(guarantee.into());
+        self.check = Some(check);
         self
     }
 
@@ -270,6 +282,7 @@ impl OrbBuilder {
         each: usize,
     ) -> Self {
         self.established.push((reference.into(), priorities.into_iter().collect(), each));
+        self.establish = Some(establish);
         self
     }
 
@@ -296,7 +309,9 @@ impl OrbBuilder {
     /// For a guarantee that is required and does not hold, for an address that is none or cannot be listened at, for connections that are
     /// wanted from the start and cannot be made, and when the system refuses descriptors or threads.
     pub fn build(self) -> Result<Orb, OrbError> {
-        check(&self.required)?;
+        if let Some(check) = self.check {
+            check(&self.required)?;
+        }
         if self.locks_memory {
             memory::lock_all().map_err(OrbError::Memory)?;
         }
@@ -338,20 +353,33 @@ impl OrbBuilder {
             lanes.push(lane);
         }
         core.start(lanes)?;
-        for (reference, priorities, each) in self.established {
-            if let Some(object) = orb.string_to_object(&reference).map_err(OrbError::Client)? {
-                object.establish(&priorities, each).map_err(OrbError::Client)?;
-            }
+        if let Some(establish) = self.establish {
+            establish(&orb, &self.established)?;
         }
         Ok(orb)
     }
 }
 
+/// Those that an ORB has unless it is given others.
+fn transports() -> Transports {
+    #[cfg(feature = "shared-memory")]
+    return Transports::default();
+    #[cfg(not(feature = "shared-memory"))]
+    Transports::new(vec![Arc::new(corelane_net::Tcp::new()), Arc::new(corelane_net::Unix)])
+}
+
+/// Makes the connections that are wanted from the start.
+fn establish(orb: &Orb, wanted: &[Established]) -> Result<(), OrbError> {
+    for (reference, priorities, each) in wanted {
+        if let Some(object) = orb.string_to_object(reference).map_err(OrbError::Client)? {
+            object.establish(priorities, *each).map_err(OrbError::Client)?;
+        }
+    }
+    Ok(())
+}
+
 /// Whether every required guarantee holds.
 fn check(required: &[String]) -> Result<(), OrbError> {
-    if required.is_empty() {
-        return Ok(());
-    }
     let report = guarantees::report();
     for name in required {
         let missing = |why: String| Err(OrbError::Guarantee { name: name.clone(), why });

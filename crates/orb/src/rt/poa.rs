@@ -252,8 +252,8 @@ impl RtPoa {
             chosen => chosen,
         };
         let rank = |lane: &LaneEndpoint| protocols.iter().position(|protocol| protocol.serves(&lane.endpoint));
-        lanes.retain(|lane| rank(lane).is_some());
-        lanes.sort_by_key(|lane| rank(lane));
+        let of_protocol = |index| lanes.iter().filter(move |lane| rank(lane) == Some(index));
+        let lanes: Vec<LaneEndpoint> = (0..protocols.len()).flat_map(of_protocol).cloned().collect();
         // Neither priorities nor bands of this ORB's own can be impossible to write.
         let policies = self.policies.published(object).unwrap_or_default();
         core.make_rt_reference(type_id, &lanes, &policies, key)

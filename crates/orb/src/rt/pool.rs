@@ -1,6 +1,5 @@
 //! Thread pools: how they are made, found, and ended.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -268,8 +267,11 @@ fn make(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Result<Thre
 
 /// Tells each lane from which ones it may borrow threads, the highest first, and which ones may borrow from it.
 fn introduce(lanes: &[Arc<Lane>]) {
-    let mut falling: Vec<&Arc<Lane>> = lanes.iter().collect();
-    falling.sort_by_key(|lane| Reverse(lane.priority()));
+    let mut falling: Vec<&Arc<Lane>> = Vec::with_capacity(lanes.len());
+    for lane in lanes {
+        let at = falling.partition_point(|other| other.priority() >= lane.priority());
+        falling.insert(at, lane);
+    }
     for lane in lanes {
         let (lower, others): (Vec<&Arc<Lane>>, _) =
             falling.iter().partition(|other| other.priority() < lane.priority());

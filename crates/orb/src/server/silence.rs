@@ -126,10 +126,16 @@ impl Lane {
     /// Looks at all connections for those that make room next.
     fn choose_silent(&self) -> Vec<(Rank, (u32, u32))> {
         let now = self.silence.now();
-        let ranked = self.connections.iter().filter_map(|connection| Some((connection.rank(now)?, connection.place)));
-        let mut chosen: Vec<_> = ranked.collect();
-        chosen.sort_unstable();
-        chosen.truncate(CHOSEN);
+        let mut chosen = Vec::with_capacity(CHOSEN + 1);
+        for connection in self.connections.iter() {
+            let Some(rank) = connection.rank(now) else { continue };
+            let found = (rank, connection.place);
+            let at = chosen.partition_point(|other| *other < found);
+            if at < CHOSEN {
+                chosen.insert(at, found);
+                chosen.truncate(CHOSEN);
+            }
+        }
         chosen.reverse();
         chosen
     }
