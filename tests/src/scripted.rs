@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Types of messages.
+/// The type of a Request.
 pub const REQUEST: u8 = 0;
-/// As [`REQUEST`].
+/// The type of a Reply.
 pub const REPLY: u8 = 1;
 
 /// A GIOP 1.2 message in little-endian order.
@@ -38,7 +38,7 @@ fn next_message(stream: &mut TcpStream) -> io::Result<(u8, u32)> {
     let mut header = [0; 16];
     stream.read_exact(&mut header)?;
     let number = |at: usize| header[at..].first_chunk().map_or(0, |octets| u32::from_le_bytes(*octets));
-    io::copy(&mut stream.take(u64::from(number(8)) - 4), &mut io::sink())?;
+    io::copy(&mut stream.take(u64::from(number(8)).saturating_sub(4)), &mut io::sink())?;
     Ok((header[7], number(12)))
 }
 

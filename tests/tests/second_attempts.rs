@@ -8,11 +8,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corelane::mapping::{Cdr, CdrError, Operation};
+use corelane::rt::{RtClientPolicies, with_client_policies};
 use corelane::{CallPolicies, Completion, Decoder, Encoder, Orb, Reference, SystemExceptionKind as Kind};
 use corelane_tests::ProbeRef;
 use corelane_tests::scripted::{REPLY, Scripted, message, reply, serve, well};
 
 static CUBE: Operation<'_> = Operation::new("cube_long");
+
+/// Two good calls in turn, as they come and under policies of the thread: those take their connections in another way.
+fn two_calls(probe: &ProbeRef) {
+    assert_eq!((probe.cube_long(3).unwrap(), probe.cube_long(3).unwrap()), (27, 27));
+}
+
+fn in_both_ways(test: impl Fn(fn(&ProbeRef))) {
+    test(two_calls);
+    test(|probe| with_client_policies(&RtClientPolicies::default(), || two_calls(probe)).unwrap());
+}
 
 /// A client that makes one connection, and the object.
 fn client(server: &Scripted) -> (Orb, ProbeRef) {
@@ -33,47 +44,54 @@ fn number(decoder: &mut Decoder<'_>) -> Result<i32, CdrError> {
 
 #[test]
 fn a_forward_is_followed_on_the_connection_that_it_came_on() {
-    let forward = Arc::new(std::sync::OnceLock::<Vec<u8>>::new());
-    let forwards = AtomicUsize::new(0);
-    let body = Arc::clone(&forward);
-    let server = serve(1, move |stream, id| {
-        if forwards.fetch_add(1, Ordering::SeqCst) > 0 {
-            return stream.write_all(&well(id));
-        }
-        stream.write_all(&message(REPLY, false, &[&reply(id, 3), &body.get().unwrap()[..]].concat()))
+    in_both_ways(|two_calls| {
+        let forward = Arc::new(std::sync::OnceLock::<Vec<u8>>::new());
+        let forwards = AtomicUsize::new(0);
+        let body = Arc::clone(&forward);
+        let server = serve(1, move |stream, id| {
+            if forwards.fetch_add(1, Ordering::SeqCst) > 0 {
+                return stream.write_all(&well(id));
+            }
+            stream.write_all(&message(REPLY, false, &[&reply(id, 3), &body.get().unwrap()[..]].concat()))
+        });
+        let (_orb, probe) = client(&server);
+        let mut encoder = Encoder::new();
+        encoder.set_endian(corelane_wire::Endian::Little);
+        probe.as_object().ior().encode(&mut encoder).unwrap();
+        forward.set(encoder.to_vec()).unwrap();
+        two_calls(&probe);
+        assert_eq!(server.connections.load(Ordering::SeqCst), 1);
     });
-    let (_orb, probe) = client(&server);
-    let mut encoder = Encoder::new();
-    probe.as_object().ior().encode(&mut encoder).unwrap();
-    forward.set(encoder.to_vec()).unwrap();
-    assert_eq!((probe.cube_long(3).unwrap(), probe.cube_long(3).unwrap()), (27, 27));
-    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
 }
 
 #[test]
 fn another_form_of_address_is_sent_on_the_connection_that_asked_for_it() {
-    let asked = AtomicUsize::new(0);
-    let server = serve(1, move |stream, id| {
-        if asked.fetch_add(1, Ordering::SeqCst) > 0 {
-            return stream.write_all(&well(id));
-        }
-        stream.write_all(&message(REPLY, false, &[&reply(id, 5), &[1, 0][..]].concat()))
+    in_both_ways(|two_calls| {
+        let asked = AtomicUsize::new(0);
+        let server = serve(1, move |stream, id| {
+            if asked.fetch_add(1, Ordering::SeqCst) > 0 {
+                return stream.write_all(&well(id));
+            }
+            stream.write_all(&message(REPLY, false, &[&reply(id, 5), &[1, 0][..]].concat()))
+        });
+        let (_orb, probe) = client(&server);
+        two_calls(&probe);
+        assert_eq!(server.connections.load(Ordering::SeqCst), 1);
     });
-    let (_orb, probe) = client(&server);
-    assert_eq!((probe.cube_long(3).unwrap(), probe.cube_long(3).unwrap()), (27, 27));
-    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
 }
 
 #[test]
 fn a_call_goes_on_on_a_new_connection_when_the_server_closes_the_only_one() {
-    const CLOSE_CONNECTION: u8 = 5;
-    let server = serve(1, |stream, _| {
-        stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
-        Err(io::ErrorKind::ConnectionAborted.into())
+    in_both_ways(|two_calls| {
+        const CLOSE_CONNECTION: u8 = 5;
+        let server = serve(1, |stream, _| {
+            stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
+            Err(io::ErrorKind::ConnectionAborted.into())
+        });
+        let (_orb, probe) = client(&server);
+        two_calls(&probe);
+        assert_eq!(server.connections.load(Ordering::SeqCst), 2);
     });
-    let (_orb, probe) = client(&server);
-    assert_eq!((probe.cube_long(3).unwrap(), probe.cube_long(3).unwrap()), (27, 27));
-    assert_eq!(server.connections.load(Ordering::SeqCst), 2);
 }
 
 #[test]

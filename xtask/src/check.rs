@@ -19,6 +19,9 @@ pub(crate) fn run(steps: &mut Steps) {
     graph(steps);
     let deny = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     steps.command("clippy", steps::cargo().arg("clippy").args(deny));
+    // What a program without the default features has.
+    let bare = ["-p", "corelane", "--no-default-features", "--locked", "--quiet", "--", "-D", "warnings"];
+    steps.command("clippy without features", steps::cargo().arg("clippy").args(bare));
     let documentation = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
     steps.command("rustdoc", steps::cargo().args(documentation).env("RUSTDOCFLAGS", "-D warnings"));
 }

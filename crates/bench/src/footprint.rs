@@ -114,7 +114,7 @@ fn minimal(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Fai
 }
 
 /// What the smallest form is without, and may have.
-const FEATURES: [&[&str]; 3] = [&["any"], &["valuetype"], &["any", "valuetype"]];
+const FEATURES: [&[&str]; 4] = [&["any"], &["valuetype"], &["any", "valuetype"], &["shared-memory"]];
 
 /// The smallest form with some of what it is without. Each is built in a folder of its own: they have one name.
 fn with_features(features: &[&str]) -> Result<Value, Failure> {

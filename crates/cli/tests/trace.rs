@@ -54,6 +54,7 @@ fn requests_that_are_handed_over_wait_in_the_queue() {
         assert_eq!(waits.len(), 3, "{server}");
         assert!(waits.iter().all(|wait| wait["args"]["blame"] == "queue"), "{waits:?}");
         let (from, to) = (of(&events, "s", "hand-over"), of(&events, "f", "hand-over"));
+        assert!(!from.is_empty() && from.len() == to.len(), "{server}: {from:?} {to:?}");
         for (from, to) in from.iter().zip(&to) {
             assert!(from["pid"] == to["pid"] && from["tid"] != to["tid"], "{from} {to}");
         }

@@ -191,7 +191,7 @@ pub(crate) fn rt_reference(
     let place = |kind: fn(&Endpoint) -> bool| lanes.iter().position(|lane| kind(&lane.endpoint));
     let mut profiles: Vec<(Option<usize>, TaggedProfile)> = Vec::new();
     let mut enter = |place, profile| {
-        let at = profiles.partition_point(|(other, _)| *other < place);
+        let at = profiles.partition_point(|(other, _)| *other <= place);
         profiles.insert(at, (place, profile));
     };
     if let (Some(first), Some(host)) = (shared.first(), host_identity()) {

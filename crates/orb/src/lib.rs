@@ -6,6 +6,9 @@
 //!
 //! The request path takes no lock that another connection's thread can hold, allocates nothing in steady state and finds
 //! its servant in constant time; ARCHITECTURE.md draws it.
+//!
+//! Features, all on by default: `any` (`any`, TypeCodes, dynamic invocation and dynamic servants), `valuetype` (value types and abstract
+//! interfaces), `shared-memory` (that transport is among those that an ORB has unless it is given others).
 #![forbid(unsafe_code)]
 
 mod address;

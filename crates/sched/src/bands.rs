@@ -81,10 +81,15 @@ impl PriorityBands {
         if bands.is_empty() {
             return Err(BandError::Empty);
         }
-        let mut ordered = bands.clone();
-        ordered.sort_unstable_by_key(|band| band.low);
-        if ordered.windows(2).any(|pair| pair[1].low <= pair[0].high) {
-            return Err(BandError::Overlap);
+        // Ends with the first overlap: however many bands there are, no more is done than there are priorities.
+        let mut taken = vec![false; usize::from(Priority::MAX.get().unsigned_abs()) + 1];
+        for band in &bands {
+            for priority in band.low.get()..=band.high.get() {
+                let place = usize::from(priority.unsigned_abs());
+                if taken.get_mut(place).is_none_or(|taken| std::mem::replace(taken, true)) {
+                    return Err(BandError::Overlap);
+                }
+            }
         }
         Ok(PriorityBands(bands))
     }

@@ -153,7 +153,7 @@ impl OrbBuilder {
         self
     }
 
-    /// Listens at `tcp:HOST:PORT` (port 0: any; empty host: every address), `unix:PATH`, or `shm:PATH` (shared memory). Without a pool before it, a default
+    /// Listens at `tcp:HOST:PORT` (port 0: any; empty host: every address), `unix:PATH`, or `shm:PATH` (shared memory, with the feature of that name). Without a pool before it, a default
     /// pool serves it.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         if self.pools.is_empty() {
@@ -172,7 +172,8 @@ impl OrbBuilder {
         self
     }
 
-    /// These transports instead of TCP and Unix sockets.
+    /// These transports in place of TCP, Unix sockets and, with the feature `shared-memory`, shared memory; [`Transports::default`] has all three
+    /// in any case.
     pub fn transports(mut self, transports: Transports) -> Self {
         self.transports = transports;
         self

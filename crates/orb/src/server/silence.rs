@@ -126,7 +126,7 @@ impl Lane {
     /// Looks at all connections for those that make room next.
     fn choose_silent(&self) -> Vec<(Rank, (u32, u32))> {
         let now = self.silence.now();
-        let mut chosen = Vec::with_capacity(CHOSEN + 1);
+        let mut chosen = Vec::new();
         for connection in self.connections.iter() {
             let Some(rank) = connection.rank(now) else { continue };
             let found = (rank, connection.place);
