@@ -184,14 +184,17 @@ fn idle_states(options: &Options, report: &mut Report<'_>, progress: &mut Progre
     settings.measure("os: idle states, a call every 5 ms", &extent, report, progress)
 }
 
+/// By what timer slack and class lateness is compared; the first is what the others are compared with.
+const SLACKS: [(&str, Duration, Scheduling); 3] = [
+    ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
+    ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
+    ("SCHED_FIFO, slack 50 us", USUAL_SLACK, Scheduling::Fifo(PRIORITY)),
+];
+
 /// How late a thread wakes.
 fn slack(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut variants = Vec::new();
-    for (config, slack, scheduling) in [
-        ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
-        ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
-        ("SCHED_FIFO, slack 50 us", USUAL_SLACK, Scheduling::Fifo(PRIORITY)),
-    ] {
+    for (config, slack, scheduling) in SLACKS {
         let placement = Placement { scheduling: Some(scheduling), ..options.placement };
         if let Err(error) = placement.run(Side::Client, || ()) {
             report.missing("os", "floor", &format!("{config}: {error}"))?;
@@ -214,11 +217,7 @@ fn slack(options: &Options, report: &mut Report<'_>, progress: &mut Progress) ->
 fn deadlines(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let silent = Silent::start()?;
     let mut variants = Vec::new();
-    for (config, slack, scheduling) in [
-        ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
-        ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
-        ("SCHED_FIFO, slack 50 us", USUAL_SLACK, Scheduling::Fifo(PRIORITY)),
-    ] {
+    for (config, slack, scheduling) in SLACKS {
         let placement = Placement { scheduling: Some(scheduling), ..options.placement };
         if let Err(error) = placement.run(Side::Client, || ()) {
             report.missing("os", "Corelane", &format!("a precise deadline, {config}: {error}"))?;

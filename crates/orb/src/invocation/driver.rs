@@ -1,5 +1,5 @@
 //! What the pure [machine](super::machine) says of a call that is more than one exchange on a connection that is there:
-//! connecting, retrying, forwards, other addressing modes, giving up.
+//! connecting, retrying, forwards, other addressing modes, giving up; and of asking where an object is.
 
 #[cfg(test)]
 pub(crate) mod simulated;
