@@ -329,6 +329,7 @@ impl Writer<'_> {
     #[inline]
     pub fn tell_core(&self, core: Option<usize>) {
         let told = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
+        // Also where it has not changed: the line is fetched for writing while the octets are copied, before the counter is written.
         self.0.core().store(told, Ordering::Relaxed);
     }
 
