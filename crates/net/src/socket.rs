@@ -197,16 +197,7 @@ impl Socket {
         match wait {
             Wait::Block => send(fd, socket::Wait::Block).map_err(time_out),
             Wait::Now => send(fd, socket::Wait::Now),
-            Wait::Until(deadline) => loop {
-                // Room is the rule: try first, so that a precise deadline costs the sender nothing.
-                match send(fd, socket::Wait::Now) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    other => return other,
-                }
-                if !poll::wait_writable(fd, Some(deadline))? {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-            },
+            Wait::Until(deadline) => send_until(fd, deadline, &send),
         }
     }
 }
@@ -218,15 +209,7 @@ impl Stream for Socket {
         match wait {
             Wait::Block => socket::recv(fd, buffer, socket::Wait::Block).map_err(time_out),
             Wait::Now => socket::recv(fd, buffer, socket::Wait::Now),
-            Wait::Until(deadline) => loop {
-                if !poll::wait_readable(fd, Some(deadline))? {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                match socket::recv(fd, buffer, socket::Wait::Now) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    other => return other,
-                }
-            },
+            Wait::Until(deadline) => recv_until(fd, buffer, deadline),
         }
     }
 
@@ -268,7 +251,41 @@ impl Stream for Socket {
     }
 }
 
+/// Outside of the way that most reads take.
+#[inline(never)]
+fn recv_until(fd: BorrowedFd<'_>, buffer: &mut [u8], deadline: Monotonic) -> io::Result<usize> {
+    loop {
+        if !poll::wait_readable(fd, Some(deadline))? {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match socket::recv(fd, buffer, socket::Wait::Now) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+    }
+}
+
+/// Outside of the way that most messages take.
+#[inline(never)]
+fn send_until(
+    fd: BorrowedFd<'_>,
+    deadline: Monotonic,
+    send: &dyn Fn(BorrowedFd<'_>, socket::Wait) -> io::Result<usize>,
+) -> io::Result<usize> {
+    loop {
+        // Room is the rule: try first, so that a precise deadline costs the sender nothing.
+        match send(fd, socket::Wait::Now) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+        if !poll::wait_writable(fd, Some(deadline))? {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+}
+
 /// The kernel reports a passed SO_RCVTIMEO or SO_SNDTIMEO as "would block".
+#[cold]
 fn time_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }

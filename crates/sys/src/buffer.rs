@@ -6,7 +6,7 @@
 //! `MCL_ONFAULT`.) Pages that the kernel provides anew cost more than copying to them, so what a large message leaves
 //! behind is kept for the next one where a program asks for that ([`Spares`]).
 //!
-//! Invariant: `start <= end <= capacity`; octets from `start` to `end` have arrived and were not consumed, and all
+//! Invariant (`window`): `start <= end <= capacity`; octets from `start` to `end` have arrived and were not consumed, and all
 //! memory is initialised (zero, or what was there before), so that spare room is an ordinary slice.
 //!
 //! A buffer is itself an owner of octets (`AsRef<[u8]> + Send + Sync + 'static`) that a reference-counted slice can be
@@ -18,6 +18,8 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+use std::slice;
 
 use reservation::Reservation;
 pub use reservation::Spares;
@@ -28,9 +30,35 @@ use crate::socket::{self, Wait};
 pub const RESERVE_ABOVE: usize = 64 * 1024;
 const SMALLEST: usize = 4 * 1024;
 
-enum Memory {
-    Heap(Box<[u8]>),
+/// Memory that is owned, with its address beside its owner: a message looks at it several times.
+struct Memory {
+    octets: NonNull<u8>,
+    length: usize,
+    owner: Owner,
+}
+
+enum Owner {
+    /// A boxed slice of that address and length.
+    Heap,
     Reserved(Reservation),
+}
+
+// SAFETY: it owns the octets, of which a shared reference gives shared access only.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn heap(octets: Box<[u8]>) -> Self {
+        let length = octets.len();
+        // SAFETY: what a box points to is not null.
+        let octets = unsafe { NonNull::new_unchecked(Box::into_raw(octets).cast()) };
+        Memory { octets, length, owner: Owner::Heap }
+    }
+
+    fn reserved(reservation: Reservation) -> Self {
+        Memory { octets: reservation.octets(), length: reservation.len(), owner: Owner::Reserved(reservation) }
+    }
 }
 
 impl Deref for Memory {
@@ -38,19 +66,24 @@ impl Deref for Memory {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        match self {
-            Self::Heap(octets) => octets,
-            Self::Reserved(reservation) => reservation,
-        }
+        // SAFETY: the owner's octets, all of them initialised, for as long as it is borrowed.
+        unsafe { slice::from_raw_parts(self.octets.as_ptr(), self.length) }
     }
 }
 
 impl DerefMut for Memory {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        match self {
-            Self::Heap(octets) => octets,
-            Self::Reserved(reservation) => reservation,
+        // SAFETY: as in `deref`, and it is borrowed by nobody else.
+        unsafe { slice::from_raw_parts_mut(self.octets.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Owner::Heap = self.owner {
+            // SAFETY: `heap` made this of a box, which nobody else has.
+            drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(self.octets.as_ptr(), self.length)) });
         }
     }
 }
@@ -65,7 +98,7 @@ pub struct Buffer {
 impl Buffer {
     /// An empty buffer without memory.
     pub fn new() -> Self {
-        Self { memory: Memory::Heap(Box::default()), start: 0, end: 0 }
+        Self { memory: Memory::heap(Box::default()), start: 0, end: 0 }
     }
 
     /// An empty buffer with room for at least `octets`.
@@ -86,9 +119,9 @@ impl Buffer {
     /// Octets of memory that are there however little has arrived: all of heap memory, and of a reservation what this
     /// message or earlier ones in the same memory have filled.
     pub fn committed(&self) -> usize {
-        match &self.memory {
-            Memory::Heap(octets) => octets.len(),
-            Memory::Reserved(reservation) => reservation.touched().max(self.end),
+        match &self.memory.owner {
+            Owner::Heap => self.capacity(),
+            Owner::Reserved(reservation) => reservation.touched().max(self.end),
         }
     }
 
@@ -112,9 +145,11 @@ impl Buffer {
 
     #[inline]
     fn reserve_among(&mut self, total: usize, spares: Option<&Spares>) -> io::Result<()> {
-        if total <= self.capacity() - self.start {
-            return Ok(());
-        }
+        if total <= self.capacity() - self.start { Ok(()) } else { self.make_room(total, spares) }
+    }
+
+    #[cold]
+    fn make_room(&mut self, total: usize, spares: Option<&Spares>) -> io::Result<()> {
         if total <= self.capacity() {
             self.note_touched();
             self.memory.copy_within(self.start..self.end, 0);
@@ -132,7 +167,8 @@ impl Buffer {
     /// The room after the octets that have arrived.
     #[inline]
     pub fn spare(&mut self) -> &mut [u8] {
-        &mut self.memory[self.end..]
+        // SAFETY: within the memory (window).
+        unsafe { self.memory.get_unchecked_mut(self.end..) }
     }
 
     /// Says that the first `count` octets of [`spare`](Self::spare) were written.
@@ -152,9 +188,10 @@ impl Buffer {
     #[inline]
     pub fn consume(&mut self, count: usize) {
         assert!(count <= self.end - self.start, "more octets than there are");
-        self.start += count;
-        if self.start == self.end {
+        if count == self.end - self.start {
             self.clear();
+        } else {
+            self.start += count;
         }
     }
 
@@ -165,7 +202,7 @@ impl Buffer {
     #[inline]
     pub fn receive(&mut self, fd: BorrowedFd<'_>, wait: Wait) -> io::Result<usize> {
         let count = socket::recv(fd, self.spare(), wait)?;
-        self.end += count;
+        self.filled(count);
         Ok(count)
     }
 
@@ -181,8 +218,8 @@ impl Buffer {
         let surplus = &self[at..];
         other.clear();
         if !surplus.is_empty() {
-            let spares = match &self.memory {
-                Memory::Reserved(reservation) if surplus.len() > RESERVE_ABOVE => reservation.spares(),
+            let spares = match &self.memory.owner {
+                Owner::Reserved(reservation) if surplus.len() > RESERVE_ABOVE => reservation.spares(),
                 _ => None,
             };
             other.reserve_among(surplus.len(), spares.as_ref())?;
@@ -197,7 +234,7 @@ impl Buffer {
     /// Octets up to `end` have been written; called before it decreases, and before the memory goes.
     #[inline]
     fn note_touched(&mut self) {
-        if let Memory::Reserved(reservation) = &mut self.memory {
+        if let Owner::Reserved(reservation) = &mut self.memory.owner {
             reservation.touch(self.end);
         }
     }
@@ -214,7 +251,7 @@ impl Buffer {
     pub fn reset(&mut self, octets: usize) {
         self.clear();
         if self.capacity() > octets {
-            self.memory = Memory::Heap(Box::default());
+            self.memory = Memory::heap(Box::default());
         }
     }
 }
@@ -236,7 +273,8 @@ impl Deref for Buffer {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.memory[self.start..self.end]
+        // SAFETY: within the memory (window).
+        unsafe { self.memory.get_unchecked(self.start..self.end) }
     }
 }
 
@@ -258,9 +296,9 @@ impl fmt::Debug for Buffer {
 
 fn allocate(octets: usize, spares: Option<&Spares>) -> io::Result<Memory> {
     if octets <= RESERVE_ABOVE {
-        return Ok(Memory::Heap(vec![0; octets.next_power_of_two().max(SMALLEST)].into_boxed_slice()));
+        return Ok(Memory::heap(vec![0; octets.next_power_of_two().max(SMALLEST)].into_boxed_slice()));
     }
-    Ok(Memory::Reserved(Reservation::new(octets, spares)?))
+    Ok(Memory::reserved(Reservation::new(octets, spares)?))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -283,7 +321,7 @@ mod tests {
         assert_eq!((buffer.capacity(), &*buffer, buffer.start), (SMALLEST, &b"cdef"[..], 0));
         buffer.consume(1);
         buffer.reserve(1 << 20).unwrap();
-        assert!(matches!(buffer.memory, Memory::Reserved(_)));
+        assert!(matches!(buffer.memory.owner, Owner::Reserved(_)));
         assert_eq!((buffer.capacity(), &*buffer), (1 << 20, &b"def"[..]));
         let mut other = Buffer::new();
         buffer.split_off_into(1, &mut other).unwrap();

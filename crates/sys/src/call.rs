@@ -50,6 +50,69 @@ fn outcome<R: Outcome>(call: impl FnOnce() -> R) -> io::Result<R> {
     if result.failed() { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// Makes a system call of a transfer, with its arguments in the kernel's order, again for as long as a signal interrupts it.
+///
+/// Without the C library: its `syscall` moves all arguments to other registers and the error through `errno`, and the functions of its own
+/// change the thread's cancellation state before and after.
+///
+/// # Safety
+/// What the kernel reads and writes through the arguments is there for it.
+#[inline]
+pub(crate) unsafe fn transfer(number: libc::c_long, arguments: [usize; 6]) -> io::Result<usize> {
+    loop {
+        counters::count_syscall();
+        // SAFETY: the caller's promise.
+        let result = unsafe { enter(number, arguments) };
+        if let Ok(count) = usize::try_from(result) {
+            return Ok(count);
+        }
+        let error = refused(result);
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cold]
+fn refused(result: isize) -> io::Error {
+    io::Error::from_raw_os_error(i32::try_from(-result).unwrap_or(libc::EIO))
+}
+
+/// The kernel's own answer: what it counted, or the error's number, negative.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn enter(number: libc::c_long, arguments: [usize; 6]) -> isize {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    let result;
+    // SAFETY: the registers are those of the kernel's convention, which destroys `rcx` and `r11` and nothing else; the rest is the caller's promise.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") first,
+            in("rsi") second,
+            in("rdx") third,
+            in("r10") fourth,
+            in("r8") fifth,
+            in("r9") sixth,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn enter(number: libc::c_long, arguments: [usize; 6]) -> isize {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    // SAFETY: the caller's promise.
+    match unsafe { libc::syscall(number, first, second, third, fourth, fifth, sixth) } {
+        -1 => -(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) as isize),
+        count => count as isize,
+    }
+}
+
 /// Makes a system call again for as long as a signal interrupts it.
 #[inline]
 pub(crate) fn restarting<R: Outcome>(mut call: impl FnMut() -> R) -> io::Result<R> {

@@ -13,7 +13,6 @@
 //!   ended. In the single order of both, at least one of the two comes behind the other.
 
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -173,6 +172,15 @@ unsafe impl Send for Reservation {}
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
+    /// The first of its [`len`](Self::len) octets. They are mapped until drop, read as zero until written, and nobody else's.
+    pub(super) fn octets(&self) -> NonNull<u8> {
+        self.octets
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
     pub(super) fn new(length: usize, spares: Option<&Spares>) -> io::Result<Self> {
         let mapped = length.checked_next_power_of_two().filter(|&mapped| isize::try_from(mapped).is_ok());
         let mapped = mapped.ok_or(io::ErrorKind::OutOfMemory)?.max(LEAST);
@@ -218,23 +226,6 @@ impl Reservation {
     #[inline]
     pub(super) fn touch(&mut self, octets: usize) {
         self.touched = self.touched.max(octets);
-    }
-}
-
-impl Deref for Reservation {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: `length` octets and more are mapped from `octets` on until drop, read as zero until written, and
-        // only this value hands out references to them.
-        unsafe { std::slice::from_raw_parts(self.octets.as_ptr(), self.length) }
-    }
-}
-
-impl DerefMut for Reservation {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is large enough and initialised (see `deref`), and this value is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.octets.as_ptr(), self.length) }
     }
 }
 

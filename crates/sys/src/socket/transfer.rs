@@ -1,6 +1,6 @@
 //! Moving octets through a connected socket: one system call per transfer.
 //!
-//! The calls are made through `syscall`: in a process of several threads the C library's own `recv` and `send` change the
+//! The calls enter the kernel directly: in a process of several threads the C library's own `recv` and `send` change the
 //! thread's cancellation state before and after, which nobody here uses and which costs as much as marshalling a request.
 
 use std::io::{self, IoSlice};
@@ -47,12 +47,11 @@ pub fn peek(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wait) -> io::Result<usi
 
 #[inline]
 fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
-    let none = std::ptr::null_mut::<libc::sockaddr>();
+    let (fd, flags) = (fd.as_raw_fd() as usize, flags as usize);
     // SAFETY: pointer and length are those of one writable slice; no address is asked for.
-    let count = call::restarting(|| unsafe {
-        libc::syscall(libc::SYS_recvfrom, fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len(), flags, none, none)
-    })?;
-    Ok(count as usize)
+    unsafe {
+        call::transfer(libc::SYS_recvfrom, [fd, buffer.as_mut_ptr().expose_provenance(), buffer.len(), flags, 0, 0])
+    }
 }
 
 /// Writes octets from the front of `buffer` and says how many; fewer than all is usual only with
@@ -63,13 +62,9 @@ fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::R
 /// `ConnectionReset` and the like from the network.
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: Wait) -> io::Result<usize> {
-    let flags = wait.flags() | libc::MSG_NOSIGNAL;
-    let none = std::ptr::null::<libc::sockaddr>();
+    let (fd, flags) = (fd.as_raw_fd() as usize, (wait.flags() | libc::MSG_NOSIGNAL) as usize);
     // SAFETY: pointer and length are those of one readable slice; no address is given.
-    let count = call::restarting(|| unsafe {
-        libc::syscall(libc::SYS_sendto, fd.as_raw_fd(), buffer.as_ptr(), buffer.len(), flags, none, 0)
-    })?;
-    Ok(count as usize)
+    unsafe { call::transfer(libc::SYS_sendto, [fd, buffer.as_ptr().expose_provenance(), buffer.len(), flags, 0, 0]) }
 }
 
 /// Writes octets from the front of the concatenated `slices` and says how many. At most the first 1024
@@ -90,9 +85,7 @@ pub fn send_vectored(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: Wait) -> 
     // `IoSlice` is guaranteed to have the layout of `iovec`; the kernel only reads through it.
     header.msg_iov = slices.as_ptr().cast_mut().cast();
     header.msg_iovlen = slices.len() as _;
-    let flags = wait.flags() | libc::MSG_NOSIGNAL;
+    let (fd, flags) = (fd.as_raw_fd() as usize, (wait.flags() | libc::MSG_NOSIGNAL) as usize);
     // SAFETY: `header` and the slices it points to outlive the call, which only reads them.
-    let count =
-        call::restarting(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), &raw const header, flags) })?;
-    Ok(count as usize)
+    unsafe { call::transfer(libc::SYS_sendmsg, [fd, (&raw const header).expose_provenance(), flags, 0, 0, 0]) }
 }
