@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::primitive::Numbers;
 use super::valuetype::ValueWriter;
-use super::{BORROW_THRESHOLD, CdrError, Endian, MAX_SEGMENTS, MAX_SLICES, Octets, Primitive};
+use super::{BORROW_THRESHOLD, CdrError, Endian, MAX_SEGMENTS, MAX_SLICES, Octets, Primitive, Rarely};
 use crate::codeset::CodeSets;
 use crate::giop::Version;
 
@@ -29,16 +29,19 @@ pub struct Encoder<'a> {
     used: u8,
     /// Buffer lengths before and after the padding in front of a GIOP body, so that an empty body loses it again.
     body: (usize, usize),
-    /// Messages with one large octet sequence are the usual ones, and allocate nothing for it.
-    first: Segment<'a>,
-    others: Option<Box<Others<'a>>>,
+    /// The first segment, if it is borrowed: the length of the buffer when it was put in, and its octets. Messages with one large
+    /// octet sequence are the usual ones, and allocate nothing for it.
+    first: (usize, &'a [u8]),
+    rare: Rarely<Rare<'a>>,
+}
+
+#[derive(Debug, Default)]
+struct Rare<'a> {
+    /// All segments but for a first that is borrowed.
+    segments: Vec<Segment<'a>>,
     /// What was written of values, once there are any.
     values: Option<Box<ValueWriter>>,
 }
-
-/// Segments after the first. Behind a pointer, so that an encoder without any is quickly made and dropped.
-#[derive(Debug, Default)]
-struct Others<'a>(Vec<Segment<'a>>);
 
 /// Octets that go out between two parts of the buffer.
 #[derive(Debug)]
@@ -50,18 +53,14 @@ struct Segment<'a> {
 
 #[derive(Debug)]
 enum Piece<'a> {
-    None,
     Borrowed(&'a [u8]),
     Owned(Octets),
     Numbers(Numbers),
 }
 
-impl Segment<'_> {
-    const UNUSED: Self = Segment { after: 0, octets: Piece::None };
-
+impl Piece<'_> {
     fn as_slice(&self) -> &[u8] {
-        match &self.octets {
-            Piece::None => &[],
+        match self {
             Piece::Borrowed(octets) => octets,
             Piece::Owned(octets) => octets.as_slice(),
             Piece::Numbers(numbers) => numbers.as_octets(),
@@ -107,9 +106,8 @@ impl<'a> Encoder<'a> {
             from_server: false,
             used: 0,
             body: (0, 0),
-            first: Segment::UNUSED,
-            others: None,
-            values: None,
+            first: (0, &[]),
+            rare: Rarely::NONE,
         }
     }
 
@@ -390,13 +388,12 @@ impl<'a> Encoder<'a> {
 
     #[cold]
     fn put_beside(&mut self, octets: Piece<'a>) {
-        let segment = Segment { after: self.buffer.len(), octets };
-        let len = segment.as_slice().len();
-        match usize::from(self.used) {
-            0 => self.first = segment,
-            used if used < MAX_SEGMENTS => self.others.get_or_insert_default().0.push(segment),
-            _ => {
-                self.buffer.extend_from_slice(segment.as_slice());
+        let (after, len) = (self.buffer.len(), octets.as_slice().len());
+        match (self.used, octets) {
+            (0, Piece::Borrowed(octets)) => self.first = (after, octets),
+            (used, octets) if usize::from(used) < MAX_SEGMENTS => self.rare().segments.push(Segment { after, octets }),
+            (_, octets) => {
+                self.buffer.extend_from_slice(octets.as_slice());
                 return;
             }
         }
@@ -405,10 +402,16 @@ impl<'a> Encoder<'a> {
         self.bias = self.bias.wrapping_add(len);
     }
 
+    fn rare(&mut self) -> &mut Rare<'a> {
+        self.rare.get_or_make()
+    }
+
+    /// The segments in order: the length of the buffer when each was put in, and its octets.
     #[inline]
-    fn segments(&self) -> impl Iterator<Item = &Segment<'a>> {
-        let others = self.others.iter().flat_map(|others| &others.0);
-        std::iter::once(&self.first).chain(others).take(usize::from(self.used))
+    fn segments(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let first = Some(self.first).filter(|(_, octets)| !octets.is_empty());
+        let others = self.rare.get().into_iter().flat_map(|rare| &rare.segments);
+        first.into_iter().chain(others.map(|segment| (segment.after, segment.octets.as_slice())))
     }
 
     /// Writes numbers in bulk, aligned, without a count.
@@ -472,7 +475,7 @@ impl<'a> Encoder<'a> {
         let (start, beside_before, origin) = (self.buffer.len(), self.beside, self.bias.wrapping_sub(self.beside));
         let (version, code_sets) = (self.version, self.code_sets);
         // Indirections do not lead out of an encapsulation.
-        let values = self.values.take();
+        let values = self.rare.get_mut().and_then(|rare| rare.values.take());
         self.set_origin();
         self.write_u8(self.endian.flag());
         let result = contents(self);
@@ -480,7 +483,9 @@ impl<'a> Encoder<'a> {
         self.bias = origin.wrapping_add(self.beside);
         self.version = version;
         self.code_sets = code_sets;
-        self.values = values;
+        if let Some(rare) = self.rare.get_mut() {
+            rare.values = values;
+        }
         result?;
         self.patch_buffer(start - 4, u32::try_from(len).map_err(|_| CdrError::TooLong)?);
         Ok(())
@@ -495,16 +500,15 @@ impl<'a> Encoder<'a> {
     /// Takes back all that was written since the mark, which is not within a value (IDL `valuetype`).
     pub fn truncate(&mut self, mark: Mark) {
         self.buffer.truncate(mark.len);
-        if mark.used < self.used {
-            if let Some(others) = &mut self.others {
-                others.0.truncate(usize::from(mark.used).saturating_sub(1));
-            }
-            if mark.used == 0 {
-                self.first = Segment::UNUSED;
-            }
+        if mark.used == 0 {
+            self.first = (0, &[]);
+        }
+        if let Some(rare) = self.rare.get_mut() {
+            let first = usize::from(!self.first.1.is_empty());
+            rare.segments.truncate(usize::from(mark.used).saturating_sub(first));
+            rare.values = None;
         }
         (self.bias, self.beside, self.used) = (mark.bias, mark.beside, mark.used);
-        self.values = None;
     }
 
     /// Writes an unsigned long over the four octets at a position that was written before. A position that was not, or
@@ -521,14 +525,13 @@ impl<'a> Encoder<'a> {
     fn patch_between(&mut self, position: usize, value: u32) {
         // Positions count the segments in front of them; the buffer's indices do not.
         let mut at = position.wrapping_sub(self.bias.wrapping_sub(self.beside));
-        for segment in self.segments() {
-            let len = segment.as_slice().len();
-            if at < segment.after {
+        for (after, octets) in self.segments() {
+            if at < after {
                 break;
-            } else if at < segment.after + len {
+            } else if at < after + octets.len() {
                 return;
             }
-            at -= len;
+            at -= octets.len();
         }
         self.patch_buffer(at, value);
     }
@@ -566,12 +569,12 @@ impl<'a> Encoder<'a> {
     /// [`MAX_SLICES`].
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
-        let pairs = self.segments().flat_map(move |segment| {
-            let part = self.buffer.get(start..segment.after).unwrap_or_default();
-            start = segment.after;
-            [part, segment.as_slice()]
+        let pairs = self.segments().flat_map(move |(after, octets)| {
+            let part = self.buffer.get(start..after).unwrap_or_default();
+            start = after;
+            [part, octets]
         });
-        let tail_from = self.segments().last().map_or(0, |last| last.after);
+        let tail_from = self.segments().last().map_or(0, |(after, _)| after);
         let tail = self.buffer.get(tail_from..).unwrap_or_default();
         pairs.chain(std::iter::once(tail)).filter(|slice| !slice.is_empty())
     }
@@ -586,10 +589,10 @@ impl<'a> Encoder<'a> {
             }
         };
         let mut start = 0;
-        for segment in self.segments() {
-            add(self.buffer.get(start..segment.after).unwrap_or_default());
-            add(segment.as_slice());
-            start = segment.after;
+        for (after, octets) in self.segments() {
+            add(self.buffer.get(start..after).unwrap_or_default());
+            add(octets);
+            start = after;
         }
         add(self.buffer.get(start..).unwrap_or_default());
         list.get_mut(..count).unwrap_or_default()
@@ -618,9 +621,10 @@ impl<'a> Encoder<'a> {
     /// ([`write_octets_owned`](Encoder::write_octets_owned)), else a copy.
     #[must_use]
     pub fn keep(&self, part: &[u8]) -> Octets {
-        let shared = self.segments().find_map(|segment| match &segment.octets {
+        let mut segments = self.rare.get().into_iter().flat_map(|rare| &rare.segments);
+        let shared = segments.find_map(|segment| match &segment.octets {
             Piece::Owned(octets) => octets.share(part),
-            Piece::None | Piece::Borrowed(_) | Piece::Numbers(_) => None,
+            Piece::Borrowed(_) | Piece::Numbers(_) => None,
         });
         shared.unwrap_or_else(|| Octets::copy_from(part))
     }
@@ -640,7 +644,7 @@ impl<'a> Encoder<'a> {
     }
 
     pub(super) fn values(&mut self) -> &mut ValueWriter {
-        self.values.get_or_insert_default()
+        self.rare().values.get_or_insert_default()
     }
 
     #[inline]
