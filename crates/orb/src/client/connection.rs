@@ -256,7 +256,7 @@ impl ClientConnection {
 
     /// Asks the transport to keep `due`. A coarse time-out costs a system call only where the one before was shorter, or longer by more
     /// than an eighth: it never ends a call early.
-    #[inline]
+    #[inline(always)]
     fn wait(&mut self, due: Due) -> Result<Wait, Broken> {
         let coarse = match due {
             Due::At(moment) => return Ok(Wait::Until(moment)),
@@ -269,6 +269,7 @@ impl ClientConnection {
         Ok(Wait::Block)
     }
 
+    #[cold]
     fn set_coarse(&mut self, coarse: Duration) -> io::Result<()> {
         let longer = self.coarse.checked_sub(coarse);
         if longer.is_none_or(|longer| longer > coarse / 8) {
@@ -374,7 +375,7 @@ impl ClientConnection {
     ///
     /// # Errors
     /// Why there is nothing to read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hear(&mut self, due: Due, canceller: Option<&Canceller>) -> Result<bool, Broken> {
         serving::let_others_read();
         if serving::is_serving() || canceller.is_some() || !self.received.is_empty() {
@@ -468,7 +469,7 @@ impl ClientConnection {
     }
 
     /// Reads what there is, `wanted` octets in all at best.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn fill(&mut self, wanted: usize, wait: Wait) -> Result<(), Broken> {
         match self.stream.recv(self.received.room(wanted, &self.spares), wait) {
             Ok(0) => {

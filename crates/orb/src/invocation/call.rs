@@ -49,7 +49,7 @@ pub(crate) fn invoke<'r, 'a>(
     }
     let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
     core.check_usable()?;
-    Call::new(core, object, request).run_through(object, None)?.ok_or_else(no_reply_wanted)
+    Call::new(core, object, request).run_apart(object)?.ok_or_else(no_reply_wanted)
 }
 
 /// The same under the policies of the calling thread, or through a reference that does not last as long as the reply.
@@ -86,7 +86,7 @@ pub(crate) fn call<'r, 'a>(
     }
     let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
     core.check_usable()?;
-    Call::new(core, object, request).run_through(object, Some(results))
+    Call::new(core, object, request).run_through(object, results)
 }
 
 #[cold]
@@ -120,7 +120,7 @@ pub(crate) fn oneway<'a>(
     core.check_usable()?;
     let mut call = Call::new(core, object, Request::Call { operation, response, arguments });
     call.may_be_held = scope == SyncScope::None;
-    call.run_through(object, None).map(drop)
+    call.run_apart(object).map(drop)
 }
 
 /// Asks the server where the object is; forwards are followed and remembered.
@@ -266,18 +266,33 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     }
 
     /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send. `object` is the
-    /// call's own, and lends the connection. No reply if none is wanted, or `results` have been read.
-    #[inline]
+    /// call's own, and lends the connection. No reply if `results` have been read.
+    ///
+    /// It is part of its caller, always, as is what it calls on its way into the kernel: where the kernel ran another process, the processor
+    /// has forgotten where functions that were entered before are to return to, and each of them costs a wrong guess.
+    #[inline(always)]
     fn run_through(
         &mut self,
         object: &'r ObjectRef,
-        results: Option<Results<'_>>,
+        results: Results<'_>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
         if let Some((way, chosen)) = Way::first(self.core, object.binding())
             && let Some(connection) = chosen.pool.lend_idle()
         {
             self.priority = chosen.priority;
-            return self.exchange(way, connection, results);
+            return self.exchange(way, connection, Some(results));
+        }
+        Driver::new(self.clone()).run()
+    }
+
+    /// The same where nothing is read yet. No reply if none is wanted.
+    #[inline(never)]
+    fn run_apart(&mut self, object: &'r ObjectRef) -> Result<Option<Reply<'r>>, SystemException> {
+        if let Some((way, chosen)) = Way::first(self.core, object.binding())
+            && let Some(connection) = chosen.pool.lend_idle()
+        {
+            self.priority = chosen.priority;
+            return self.exchange_apart(way, connection);
         }
         Driver::new(self.clone()).run()
     }
@@ -288,14 +303,19 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             && let Some(connection) = chosen.pool.idle(0)
         {
             self.priority = chosen.priority;
-            return self.exchange(way, connection, None);
+            return self.exchange_apart(way, connection);
         }
         Driver::new(self.clone()).run()
     }
 
+    #[inline(never)]
+    fn exchange_apart(&mut self, way: Way<'_>, connection: Checkout<'r>) -> Result<Option<Reply<'r>>, SystemException> {
+        self.exchange(way, connection, None)
+    }
+
     /// The connection stays where it is until all is done: moved, it would be read before it had left the processor's store buffer, which
     /// takes longer than most of what is done here.
-    #[inline]
+    #[inline(always)]
     fn exchange(
         &mut self,
         way: Way<'_>,

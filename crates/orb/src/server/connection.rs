@@ -375,12 +375,25 @@ impl Connection {
 
     /// Sends a message, `wait` saying whether the calling thread may wait for the peer.
     #[inline]
-    pub(crate) fn send(&self, message: &[&[u8]], wait: Wait) -> Sent {
-        self.send_kept(message, &Octets::copy_from, wait)
+    pub(crate) fn send(&self, message: &[u8], wait: Wait) -> Sent {
+        if let Output::Plain(writing) = &self.output {
+            let mut writing = writing.lock();
+            if writing.closing.is_none()
+                && writing.queue.is_empty()
+                && !(self.origin.in_slices && message.len() > SLICE)
+            {
+                return match self.stream.send(message, wait) {
+                    Ok(sent) if sent == message.len() => Sent::All,
+                    Ok(sent) => self.send_rest(&mut writing, &[message], &Octets::copy_from, sent, wait),
+                    Err(error) => self.send_failed(&mut writing, &[message], &Octets::copy_from, &error, wait),
+                };
+            }
+        }
+        self.send_kept(&[message], &Octets::copy_from, wait)
     }
 
-    /// The same; `keep` makes large octets of the message outlive it, should they have to wait.
-    #[inline]
+    /// The same of a message in parts; `keep` makes large octets of it outlive it, should they have to wait.
+    #[inline(never)]
     pub(crate) fn send_kept(&self, message: &[&[u8]], keep: Keep<'_>, wait: Wait) -> Sent {
         match &self.output {
             Output::Plain(writing) => self.send_locked(&mut writing.lock(), message, keep, wait),
@@ -403,13 +416,6 @@ impl Connection {
         }
         if self.origin.in_slices && message.iter().map(|slice| slice.len()).sum::<usize>() > SLICE {
             return self.send_rest(writing, message, keep, 0, wait);
-        }
-        if let [whole] = message {
-            return match self.stream.send(whole, wait) {
-                Ok(sent) if sent == whole.len() => Sent::All,
-                Ok(sent) => self.send_rest(writing, message, keep, sent, wait),
-                Err(error) => self.send_failed(writing, message, keep, &error, wait),
-            };
         }
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
         let mut count = 0;
@@ -736,7 +742,7 @@ pub(super) mod tests {
         assert!(lends(
             move |held| own.output.with(|_| held()),
             move || {
-                let _ = connection.send(&[b"an answer"], Wait::Now);
+                let _ = connection.send(b"an answer", Wait::Now);
             }
         ));
     }

@@ -488,7 +488,7 @@ impl Lane {
                 }
                 continue;
             }
-            match turn.with(|reading| worker.read(reading, &connection, core, Wait::Now)) {
+            match turn.with(|reading| worker.read_now(reading, &connection, core)) {
                 read @ (Read::Here { more } | Read::Message { more, .. }) => {
                     if let Read::Message { message, .. } = read {
                         elsewhere = Some(message);

@@ -556,8 +556,8 @@ fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_i
     }
     let fragments = core.config().fragment_size.and_then(|size| crate::fragment::cut(reply, request_id, size));
     let sent = match (&fragments, reply.contiguous()) {
-        (Some(fragments), _) => connection.send(&[fragments], wait),
-        (None, Some(whole)) => connection.send(&[whole], wait),
+        (Some(fragments), _) => connection.send(fragments, wait),
+        (None, Some(whole)) => connection.send(whole, wait),
         (None, None) => {
             let mut list = [&[][..]; MAX_SLICES];
             connection.send_kept(reply.gather(&mut list, |slice| slice), &|part| reply.keep(part), wait)

@@ -121,8 +121,15 @@ impl Worker {
         Worker { is_keeper: true, ..Self::new() }
     }
 
-    /// Reads until one message is whole, or nothing more is there (or the wait is over).
-    #[inline]
+    /// Reads what is there now: one message, if it is whole.
+    #[inline(never)]
+    pub(crate) fn read_now(&mut self, reading: &mut Reading, connection: &Connection, core: &Core) -> Read {
+        self.read(reading, connection, core, Wait::Now)
+    }
+
+    /// Reads until one message is whole, or nothing more is there (or the wait is over). It is part of its caller, always: where the kernel ran
+    /// another process, the processor has forgotten where functions that were entered before are to return to.
+    #[inline(always)]
     pub(crate) fn read(&mut self, reading: &mut Reading, connection: &Connection, core: &Core, wait: Wait) -> Read {
         let limits = &core.config().limits;
         let mut received = false;
@@ -479,7 +486,7 @@ mod tests {
         let oneway = message(MessageKind::Request, false, &[[0, 0, 0, 9].as_slice(), &[0; 24]].concat());
         let mut read = |octets: &[u8]| {
             assert!(worker.buffer.append(octets));
-            let read = worker.read(&mut reading, &connection, orb.core(), Wait::Now);
+            let read = worker.read_now(&mut reading, &connection, orb.core());
             match read {
                 Read::Here { .. } => worker.serve_here(orb.core(), &connection, Wait::Now),
                 Read::Message { message, .. } => worker.serve(orb.core(), &connection, message, Wait::Now),
@@ -534,7 +541,7 @@ mod tests {
         }
         assert!(worker.buffer.append(&large));
         let mut reading = Reading { framer: Default::default(), partial: None, drained: false, over: false };
-        let read = worker.read(&mut reading, &connection, orb.core(), Wait::Now);
+        let read = worker.read_now(&mut reading, &connection, orb.core());
         assert!(matches!(read, Read::Fault(_)) && held(&worker) <= KEPT);
     }
 }

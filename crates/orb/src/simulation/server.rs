@@ -274,7 +274,7 @@ fn readdress(network: &Network, connection: &Connection, message: &Message) -> b
     reply.write_i16(if network.state().random.percent(50) { 1 } else { 2 });
     giop::finish(&mut reply).expect("a reply");
     let whole: Vec<u8> = reply.slices().collect::<Vec<_>>().concat();
-    connection.send(&[&whole], Wait::Now);
+    connection.send(&whole, Wait::Now);
     true
 }
 

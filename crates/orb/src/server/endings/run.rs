@@ -188,7 +188,7 @@ impl<'l> Run<'l> {
     /// None if it does not run.
     pub(super) fn answer(&self, request: usize) -> Option<Sent> {
         let (_, connection) = self.running[request].as_ref()?;
-        Some(connection.send(&[&answer_to(request)], Wait::Now))
+        Some(connection.send(&answer_to(request), Wait::Now))
     }
 
     pub(super) fn happen(&mut self, event: Act) {
