@@ -235,6 +235,7 @@ impl Buffer {
     #[inline]
     fn note_touched(&mut self) {
         if let Owner::Reserved(reservation) = &mut self.memory.owner {
+            std::hint::cold_path();
             reservation.touch(self.end);
         }
     }

@@ -53,6 +53,7 @@ static ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(fa
 pub fn pass(name: &'static &'static str, id: impl FnOnce() -> u64) {
     // Nothing is published by it: a point near the moment of switching may be kept or not.
     if ON.load(Ordering::Relaxed) {
+        std::hint::cold_path();
         keep(name, id());
     }
 }

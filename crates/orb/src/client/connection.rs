@@ -280,7 +280,7 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Sends a finished message.
+    /// Sends a finished message, that of request `id`, in fragments of `fragment_size` where there is one.
     ///
     /// # Errors
     /// How much of it went out, and why no more.
@@ -288,16 +288,31 @@ impl ClientConnection {
     pub(crate) fn send(
         &mut self,
         message: &Encoder<'_>,
+        id: u32,
         due: Due,
-        fragments: Option<Vec<u8>>,
+        fragment_size: Option<usize>,
     ) -> Result<(), (Written, Broken)> {
+        match message.contiguous() {
+            Some(whole) if self.held.octets.is_empty() && fragment_size.is_none() => self.send_whole(whole, due),
+            _ => self.send_in_parts(message, id, due, fragment_size),
+        }
+    }
+
+    #[inline(never)]
+    fn send_in_parts(
+        &mut self,
+        message: &Encoder<'_>,
+        id: u32,
+        due: Due,
+        fragment_size: Option<usize>,
+    ) -> Result<(), (Written, Broken)> {
+        let fragments = fragment_size.and_then(|size| crate::fragment::cut(message, id, size));
         if !self.held.octets.is_empty() {
             return self.send_behind_held(message, due, fragments.as_deref());
         }
-        match (&fragments, message.contiguous()) {
-            (Some(fragments), _) => self.send_all(&mut [IoSlice::new(fragments)], due),
-            (None, Some(whole)) => self.send_whole(whole, due),
-            (None, None) => self.send_all(message.gather(&mut no_slices(), IoSlice::new), due),
+        match fragments {
+            Some(fragments) => self.send_all(&mut [IoSlice::new(&fragments)], due),
+            None => self.send_all(message.gather(&mut no_slices(), IoSlice::new), due),
         }
     }
 

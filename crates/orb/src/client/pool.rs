@@ -331,7 +331,7 @@ impl Pool {
 
 impl Checkout<'_> {
     /// Keeps a whole oneway message for others to go out with. False if the connection holds nothing, or too much: it is to be sent.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn hold(&mut self, message: &[u8], core: &Core) -> bool {
         match self.held.hold(message) {
             Holding::Refused => return false,

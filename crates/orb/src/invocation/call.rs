@@ -1,6 +1,7 @@
 //! One call: a connection, the request out, the reply in. What nearly every call does is here and takes no detour; whatever else
 //! happens is the [driver](super::driver)'s.
 
+use std::hint::cold_path;
 use std::sync::Arc;
 
 use corelane_net::Endpoint;
@@ -412,15 +413,15 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             && let Some(message) = encoder.contiguous()
             && connection.hold(message, self.core)
         {
+            cold_path();
             connection.request_memory = encoder.take_buffer();
             return Ok(None);
         }
         let own = &mut **connection;
-        let size = self.core.config().fragment_size;
-        let fragments = size.and_then(|size| crate::fragment::cut(&encoder, id, size));
-        let sent = own.send(&encoder, self.due, fragments);
+        let sent = own.send(&encoder, id, self.due, self.core.config().fragment_size);
         probe!("request sent", id.into());
         if encoder.len() > TAKEN_AT_ONCE {
+            cold_path();
             self.due = self.due.after_a_while();
         }
         own.request_memory = encoder.take_buffer();

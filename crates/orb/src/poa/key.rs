@@ -56,10 +56,19 @@ const HINTED: u8 = b'H';
 impl<'k> Key<'k> {
     #[inline]
     pub(crate) fn parse(key: &'k [u8]) -> Key<'k> {
+        if let Some((magic, rest)) = key.split_first_chunk::<3>()
+            && let Some((&SYSTEM, rest)) = rest.split_first()
+            && let ([stamp, poa, object], []) = rest.as_chunks::<8>()
+            && *magic == MAGIC
+        {
+            let (poa, object) = (Place::from_octets(*poa), Place::from_octets(*object));
+            return Key::System { stamp: u64::from_be_bytes(*stamp), poa, object };
+        }
         Self::split(key).unwrap_or(Key::Plain)
     }
 
-    #[inline]
+    /// All other kinds.
+    #[inline(never)]
     fn split(key: &'k [u8]) -> Option<Key<'k>> {
         let (magic, rest) = key.split_first_chunk::<3>()?;
         if *magic != MAGIC {
@@ -81,7 +90,6 @@ impl<'k> Key<'k> {
         let (poa, id) = rest.split_first_chunk::<8>()?;
         let poa = Place::from_octets(*poa);
         match kind {
-            SYSTEM => Some(Key::System { stamp, poa, object: Place::from_octets(id.try_into().ok()?) }),
             USER => Some(Key::User { stamp, poa, id }),
             _ => None,
         }

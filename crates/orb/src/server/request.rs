@@ -82,15 +82,8 @@ fn request(
     let mut request = Request::of(octets, header);
     request.read(limits)?;
     probe!("request parsed", request.request_id.into());
-    let mut propagated = Propagated::default();
-    if !request.contexts.is_empty() {
-        propagated = note_contexts(connection, &request)?;
-        if connection.origin.marks
-            && let Some(priority) = propagated.priority
-        {
-            connection.mark(core, priority);
-        }
-    }
+    let propagated =
+        if request.contexts.is_empty() { Propagated::default() } else { note_contexts(core, connection, &request)? };
     let _request = Serving::begin(connection);
     let overdue = propagated.remaining.and_then(|remaining| Overdue::after(waited, remaining));
     let code_sets = connection.code_sets(header.version);
@@ -114,7 +107,7 @@ fn request(
     call.begin(ReplyStatus::NoException);
     if wanted == ResponseExpected::Server {
         // The client waits only until the request is here.
-        send(core, connection, call.reply(), request.request_id, wait);
+        send_apart(core, connection, call.reply(), request.request_id, wait);
         call.restart(ReplyStatus::NoException);
     }
     let mut outcome = match (propagated.refused, propagated.band, object_key(&request.target, limits)) {
@@ -140,17 +133,8 @@ fn request(
         }
     };
     if let Outcome::Held(until) = &outcome {
-        let mut octets = octets.to_vec();
-        if wanted == ResponseExpected::Server
-            && let Some(flags) = octets.get_mut(RESPONSE_FLAGS)
-        {
-            // The client has its answer.
-            *flags = 0;
-        }
-        station::set_waited(waited);
-        let held = hold(core, connection, until, Message::Assembled(*header, octets, breaks.to_vec()));
-        station::take_waited();
-        match held {
+        let message = Message::Assembled(*header, octets.to_vec(), breaks.to_vec());
+        match put_off(core, connection, until, message, wanted, waited) {
             Ok(()) => {
                 memory.reply = call.reply().take_buffer();
                 return Ok(());
@@ -159,18 +143,49 @@ fn request(
         }
     }
     if wanted == ResponseExpected::Target {
-        match outcome {
-            Outcome::Done | Outcome::Held(_) => {}
-            Outcome::Forward(reference) => {
-                // A reference that was encoded once is encoded again.
-                let _ = reference.ior().encode(call.restart(ReplyStatus::LocationForward));
-            }
-            Outcome::Exception(exception) => exception.encode(call.restart(ReplyStatus::SystemException)),
+        if !matches!(outcome, Outcome::Done) {
+            answer_otherwise(outcome, &mut call);
         }
         send(core, connection, call.reply(), request.request_id, wait);
     }
     memory.reply = call.reply().take_buffer();
     Ok(())
+}
+
+/// Answers with something else than what the servant has written.
+#[cold]
+fn answer_otherwise(outcome: Outcome, call: &mut ServerCall<'_>) {
+    match outcome {
+        Outcome::Done | Outcome::Held(_) => {}
+        Outcome::Forward(reference) => {
+            // A reference that was encoded once is encoded again.
+            let _ = reference.ior().encode(call.restart(ReplyStatus::LocationForward));
+        }
+        Outcome::Exception(exception) => exception.encode(call.restart(ReplyStatus::SystemException)),
+    }
+}
+
+/// Keeps a request, which has waited for so long already, until what it waits for has come.
+#[cold]
+fn put_off(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    until: &Hold,
+    mut message: Message,
+    wanted: ResponseExpected,
+    waited: Duration,
+) -> Result<(), SystemException> {
+    if wanted == ResponseExpected::Server
+        && let Message::Assembled(_, octets, _) = &mut message
+        && let Some(flags) = octets.get_mut(RESPONSE_FLAGS)
+    {
+        // The client has its answer.
+        *flags = 0;
+    }
+    station::set_waited(waited);
+    let held = hold(core, connection, until, message);
+    station::take_waited();
+    held
 }
 
 /// A request that its client does not wait for any more.
@@ -251,7 +266,7 @@ pub(crate) fn turn_away(core: &Core, connection: &Connection, header: &Header, o
             // Earlier versions cannot say that; the call itself will be told.
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
         }
-        send(core, connection, &mut reply, request.request_id, Wait::Now);
+        send_apart(core, connection, &mut reply, request.request_id, Wait::Now);
         memory.reply = reply.into_buffer();
         return;
     }
@@ -265,7 +280,7 @@ pub(crate) fn turn_away(core: &Core, connection: &Connection, header: &Header, o
     let reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     let mut call = ServerCall::new(request.body(), reply, Some((header.version, request.request_id)), None);
     exception.encode(call.restart(ReplyStatus::SystemException));
-    send(core, connection, call.reply(), request.request_id, Wait::Now);
+    send_apart(core, connection, call.reply(), request.request_id, Wait::Now);
     memory.reply = call.reply().take_buffer();
 }
 
@@ -472,7 +487,8 @@ impl Propagated {
 }
 
 /// What the service contexts of a request say: about its connection, and its priority. Of two of a kind the first counts.
-fn note_contexts(connection: &Connection, request: &Request<'_>) -> Result<Propagated, Fault> {
+#[inline(never)]
+fn note_contexts(core: &Core, connection: &Connection, request: &Request<'_>) -> Result<Propagated, Fault> {
     if let Some(data) = request.contexts.find(context_id::CODE_SETS) {
         note_code_sets(connection, data)?;
     }
@@ -503,6 +519,11 @@ fn note_contexts(connection: &Connection, request: &Request<'_>) -> Result<Propa
             Ok(band) => propagated.band = Some(band),
             Err(error) => propagated.refused = Some(error.into()),
         }
+    }
+    if connection.origin.marks
+        && let Some(priority) = propagated.priority
+    {
+        connection.mark(core, priority);
     }
     Ok(propagated)
 }
@@ -548,34 +569,47 @@ fn note_code_sets(connection: &Connection, data: &[u8]) -> Result<(), Fault> {
 }
 
 /// Sends a finished reply; in fragments if the ORB is set up so.
-#[inline]
+#[inline(always)]
 fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_id: u32, wait: Wait) {
     if giop::finish(reply).is_err() {
         connection.close();
         return;
     }
-    let fragments = core.config().fragment_size.and_then(|size| crate::fragment::cut(reply, request_id, size));
-    let sent = match (&fragments, reply.contiguous()) {
-        (Some(fragments), _) => connection.send(fragments, wait),
-        (None, Some(whole)) => connection.send(whole, wait),
-        (None, None) => {
-            let mut list = [&[][..]; MAX_SLICES];
-            connection.send_kept(reply.gather(&mut list, |slice| slice), &|part| reply.keep(part), wait)
-        }
+    let sent = match reply.contiguous() {
+        Some(whole) if core.config().fragment_size.is_none() => connection.send(whole, wait),
+        _ => send_in_parts(core, connection, reply, request_id, wait),
     };
     probe!("reply sent", request_id.into());
     match sent {
         // Who was told that the connection ends expects no more.
         Sent::All | Sent::Queued | Sent::Lost(Loss::Ending) => {}
-        Sent::Lost(loss) => {
-            let peer = || connection.stream.peer().clone();
-            match loss {
-                Loss::Unread => core.events().report(&Event::RepliesUnread { peer: peer() }),
-                Loss::Gone | Loss::Ending => {}
-            }
-            connection.close();
-        }
+        Sent::Lost(loss) => give_up(core, connection, loss),
     }
+}
+
+/// The same for replies that are no results of a servant.
+#[inline(never)]
+fn send_apart(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_id: u32, wait: Wait) {
+    send(core, connection, reply, request_id, wait);
+}
+
+/// Sends what is in fragments, or beside the encoder's buffer.
+#[inline(never)]
+fn send_in_parts(core: &Core, connection: &Connection, reply: &Encoder<'_>, request_id: u32, wait: Wait) -> Sent {
+    let fragments = core.config().fragment_size.and_then(|size| crate::fragment::cut(reply, request_id, size));
+    if let Some(fragments) = fragments {
+        return connection.send(&fragments, wait);
+    }
+    let mut list = [&[][..]; MAX_SLICES];
+    connection.send_kept(reply.gather(&mut list, |slice| slice), &|part| reply.keep(part), wait)
+}
+
+#[cold]
+fn give_up(core: &Core, connection: &Connection, loss: Loss) {
+    if matches!(loss, Loss::Unread) {
+        core.events().report(&Event::RepliesUnread { peer: connection.stream.peer().clone() });
+    }
+    connection.close();
 }
 
 #[cold]
@@ -616,7 +650,7 @@ fn locate(
         (LocateStatus::SystemException, Located::Raised(exception)) => exception.encode(&mut reply),
         _ => {}
     }
-    send(core, connection, &mut reply, request.request_id, wait);
+    send_apart(core, connection, &mut reply, request.request_id, wait);
     memory.reply = reply.into_buffer();
     Ok(())
 }

@@ -17,8 +17,15 @@ impl Scratch {
     }
 
     /// Frees all that was converted, and keeps the memory. The exclusive borrow proves that nobody looks at it any more.
+    #[inline]
     pub fn reset(&mut self) {
-        self.bump.reset();
+        #[inline(never)]
+        fn reset(bump: &mut Bump) {
+            bump.reset();
+        }
+        if self.allocated() > 0 {
+            reset(&mut self.bump);
+        }
     }
 
     /// Octets that the arena holds from the allocator.

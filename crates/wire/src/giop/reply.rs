@@ -168,6 +168,18 @@ pub fn begin_reply(
         e.begin_body(8);
         return Ok(());
     }
+    begin_otherwise(e, version, request_id, status, contexts)
+}
+
+/// The same with service contexts, or of an earlier version.
+#[inline(never)]
+fn begin_otherwise(
+    e: &mut Encoder<'_>,
+    version: Version,
+    request_id: u32,
+    status: ReplyStatus,
+    contexts: &[ServiceContext<'_>],
+) -> Result<(), CdrError> {
     begin(e, version, MessageKind::Reply);
     if version.is_1_2() {
         e.write_u32(request_id);
