@@ -256,9 +256,11 @@ mod tests {
             assert_eq!(judged(figure, ONE), [(0.7, None)]);
         }
         let futex = label("floor", "shm", "octet", "shm, futex");
-        let ours = figure(label("Corelane", "shm", "octet", "shm, thread per connection"), &[(futex, 1.3)]);
+        let ours = figure(label("Corelane", "shm", "octet", "shm, thread per connection"), &[(futex.clone(), 1.3)]);
         assert_eq!(judged(ours.clone(), ONE), [(1.3, Some(1.2)), (1.2, None)]);
         assert_eq!(judged(ours, BOTH), [(1.3, None), (1.2, Some(1.3))]);
+        let pool = label("Corelane", "shm", "octet", "shm, leader/followers, 4");
+        assert_eq!(judged(figure(pool, &[(futex, 1.3)]), BOTH), [(1.3, None)]);
     }
 
     #[test]

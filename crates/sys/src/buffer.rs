@@ -56,8 +56,9 @@ impl Memory {
         Memory { octets, length, owner: Owner::Heap }
     }
 
-    fn reserved(reservation: Reservation) -> Self {
-        Memory { octets: reservation.octets(), length: reservation.len(), owner: Owner::Reserved(reservation) }
+    fn reserved(length: usize, spares: Option<&Spares>) -> io::Result<Self> {
+        let reservation = Reservation::new(length, spares)?;
+        Ok(Memory { octets: reservation.octets(), length, owner: Owner::Reserved(reservation) })
     }
 }
 
@@ -299,7 +300,7 @@ fn allocate(octets: usize, spares: Option<&Spares>) -> io::Result<Memory> {
     if octets <= RESERVE_ABOVE {
         return Ok(Memory::heap(vec![0; octets.next_power_of_two().max(SMALLEST)].into_boxed_slice()));
     }
-    Ok(Memory::reserved(Reservation::new(octets, spares)?))
+    Memory::reserved(octets, spares)
 }
 
 #[cfg(all(test, not(loom)))]

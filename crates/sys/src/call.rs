@@ -1,6 +1,6 @@
 //! The one place through which this crate enters the kernel.
 //!
-//! It counts the call for the calling thread, turns `-1` into the thread's `errno`, and restarts
+//! It counts the call for the calling thread, turns a failure into the error that the kernel gave, and restarts
 //! interrupted calls where the caller asks for it. It never interprets a result beyond that.
 
 use std::io;
@@ -79,7 +79,7 @@ fn refused(result: isize) -> io::Error {
 }
 
 /// The kernel's own answer: what it counted, or the error's number, negative.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 #[inline]
 unsafe fn enter(number: libc::c_long, arguments: [usize; 6]) -> isize {
     let [first, second, third, fourth, fifth, sixth] = arguments;
@@ -103,8 +103,9 @@ unsafe fn enter(number: libc::c_long, arguments: [usize; 6]) -> isize {
     result
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-unsafe fn enter(number: libc::c_long, arguments: [usize; 6]) -> isize {
+/// The same through the C library.
+#[cfg(any(test, not(all(target_arch = "x86_64", target_pointer_width = "64"))))]
+unsafe fn enter_by_library(number: libc::c_long, arguments: [usize; 6]) -> isize {
     let [first, second, third, fourth, fifth, sixth] = arguments;
     // SAFETY: the caller's promise.
     match unsafe { libc::syscall(number, first, second, third, fourth, fifth, sixth) } {
@@ -112,6 +113,8 @@ unsafe fn enter(number: libc::c_long, arguments: [usize; 6]) -> isize {
         count => count as isize,
     }
 }
+#[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64")))]
+use enter_by_library as enter;
 
 /// Makes a system call again for as long as a signal interrupts it.
 #[inline]
@@ -121,5 +124,64 @@ pub(crate) fn restarting<R: Outcome>(mut call: impl FnMut() -> R) -> io::Result<
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             other => return other,
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn both_ways_into_the_kernel_give_the_same() {
+        for enter in [enter as unsafe fn(_, _) -> _, enter_by_library] {
+            let (near, far) = crate::socket::pair().unwrap();
+            let (near, far) = (near.as_raw_fd() as usize, far.as_raw_fd() as usize);
+            let (octets, mut room) = (*b"some octets", [0; 64]);
+            let now = libc::MSG_DONTWAIT as usize;
+            // SAFETY: the octets are there to be read.
+            let send = |fd| unsafe {
+                enter(libc::SYS_sendto, [fd, octets.as_ptr().expose_provenance(), octets.len(), now, 0, 0])
+            };
+            let into = room.as_mut_ptr().expose_provenance();
+            // SAFETY: the room is there to be written, and looked at only afterwards.
+            let recv = || unsafe { enter(libc::SYS_recvfrom, [far, into, 64, now, 0, 0]) };
+            assert_eq!((send(near), recv()), (11, 11));
+            assert_eq!((recv(), send(usize::MAX)), (-(libc::EAGAIN as isize), -(libc::EBADF as isize)));
+            assert_eq!(room[..11], octets);
+        }
+        assert_eq!(refused(-(libc::EBADF as isize)).raw_os_error(), Some(libc::EBADF));
+    }
+
+    #[test]
+    fn a_signal_does_not_end_a_transfer() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+
+        static CAUGHT: AtomicU32 = AtomicU32::new(0);
+        extern "C" fn caught(_: libc::c_int) {
+            CAUGHT.fetch_add(1, Ordering::SeqCst);
+        }
+        // SAFETY: a zeroed action has no flags, so that calls are interrupted, and the handler is a function that may run at any time.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = caught as extern "C" fn(_) as usize;
+            assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()), 0);
+        }
+        let (near, far) = crate::socket::pair().unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut octets = [0; 8];
+            crate::socket::recv(std::os::fd::AsFd::as_fd(&far), &mut octets, crate::socket::Wait::Block)
+        });
+        let id = std::os::unix::thread::JoinHandleExt::as_pthread_t(&thread);
+        for number in 1..=50 {
+            // SAFETY: the thread is not joined yet.
+            assert_eq!(unsafe { libc::pthread_kill(id, libc::SIGUSR2) }, 0);
+            while CAUGHT.load(Ordering::SeqCst) < number {
+                std::thread::yield_now();
+            }
+        }
+        crate::socket::send(std::os::fd::AsFd::as_fd(&near), b"abc", crate::socket::Wait::Block).unwrap();
+        assert_eq!(thread.join().unwrap().unwrap(), 3);
     }
 }

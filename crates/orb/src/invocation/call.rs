@@ -50,7 +50,7 @@ pub(crate) fn invoke<'r, 'a>(
     }
     let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
     core.check_usable()?;
-    Call::new(core, object, request).run_apart(object)?.ok_or_else(no_reply_wanted)
+    Call::new(core, object, request).run_out_of_line(object)?.ok_or_else(no_reply_wanted)
 }
 
 /// The same under the policies of the calling thread, or through a reference that does not last as long as the reply.
@@ -121,7 +121,7 @@ pub(crate) fn oneway<'a>(
     core.check_usable()?;
     let mut call = Call::new(core, object, Request::Call { operation, response, arguments });
     call.may_be_held = scope == SyncScope::None;
-    call.run_apart(object).map(drop)
+    call.run_out_of_line(object).map(drop)
 }
 
 /// Asks the server where the object is; forwards are followed and remembered.
@@ -269,8 +269,8 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send. `object` is the
     /// call's own, and lends the connection. No reply if `results` have been read.
     ///
-    /// It is part of its caller, always, as is what it calls on its way into the kernel: where the kernel ran another process, the processor
-    /// has forgotten where functions that were entered before are to return to, and each of them costs a wrong guess.
+    /// It is part of its caller, always, as is what it calls on the way to the read that waits for the reply: the kernel overwrites the
+    /// processor's return stack buffer when it runs another process meanwhile, and each function that was entered before returns by a wrong guess.
     #[inline(always)]
     fn run_through(
         &mut self,
@@ -286,14 +286,14 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         Driver::new(self.clone()).run()
     }
 
-    /// The same where nothing is read yet. No reply if none is wanted.
+    /// The same where the caller reads the results. No reply if none is wanted.
     #[inline(never)]
-    fn run_apart(&mut self, object: &'r ObjectRef) -> Result<Option<Reply<'r>>, SystemException> {
+    fn run_out_of_line(&mut self, object: &'r ObjectRef) -> Result<Option<Reply<'r>>, SystemException> {
         if let Some((way, chosen)) = Way::first(self.core, object.binding())
             && let Some(connection) = chosen.pool.lend_idle()
         {
             self.priority = chosen.priority;
-            return self.exchange_apart(way, connection);
+            return self.exchange_out_of_line(way, connection);
         }
         Driver::new(self.clone()).run()
     }
@@ -304,13 +304,17 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             && let Some(connection) = chosen.pool.idle(0)
         {
             self.priority = chosen.priority;
-            return self.exchange_apart(way, connection);
+            return self.exchange_out_of_line(way, connection);
         }
         Driver::new(self.clone()).run()
     }
 
     #[inline(never)]
-    fn exchange_apart(&mut self, way: Way<'_>, connection: Checkout<'r>) -> Result<Option<Reply<'r>>, SystemException> {
+    fn exchange_out_of_line(
+        &mut self,
+        way: Way<'_>,
+        connection: Checkout<'r>,
+    ) -> Result<Option<Reply<'r>>, SystemException> {
         self.exchange(way, connection, None)
     }
 

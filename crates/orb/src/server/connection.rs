@@ -376,37 +376,44 @@ impl Connection {
     /// Sends a message, `wait` saying whether the calling thread may wait for the peer.
     #[inline]
     pub(crate) fn send(&self, message: &[u8], wait: Wait) -> Sent {
-        if let Output::Plain(writing) = &self.output {
-            let mut writing = writing.lock();
-            if writing.closing.is_none()
-                && writing.queue.is_empty()
-                && !(self.origin.in_slices && message.len() > SLICE)
-            {
-                return match self.stream.send(message, wait) {
-                    Ok(sent) if sent == message.len() => Sent::All,
-                    Ok(sent) => self.send_rest(&mut writing, &[message], &Octets::copy_from, sent, wait),
-                    Err(error) => self.send_failed(&mut writing, &[message], &Octets::copy_from, &error, wait),
-                };
-            }
+        match &self.output {
+            Output::Plain(writing) => self.send_whole(&mut writing.lock(), message, wait),
+            Output::Mixed(writing) => self.send_whole_mixed(writing, message, wait),
         }
-        self.send_kept(&[message], &Octets::copy_from, wait)
     }
 
-    /// The same of a message in parts; `keep` makes large octets of it outlive it, should they have to wait.
+    #[inline(never)]
+    fn send_whole_mixed(&self, writing: &PiMutex<Writing>, message: &[u8], wait: Wait) -> Sent {
+        self.send_whole(&mut writing.lock(), message, wait)
+    }
+
+    #[inline]
+    fn send_whole(&self, writing: &mut Writing, message: &[u8], wait: Wait) -> Sent {
+        if writing.closing.is_some() || !writing.queue.is_empty() || self.is_sent_in_slices(message.len()) {
+            return self.send_locked(writing, &[message], &Octets::copy_from, wait);
+        }
+        match self.stream.send(message, wait) {
+            Ok(sent) if sent == message.len() => Sent::All,
+            Ok(sent) => self.send_rest(writing, &[message], &Octets::copy_from, sent, wait),
+            Err(error) => self.send_failed(writing, &[message], &Octets::copy_from, &error, wait),
+        }
+    }
+
+    #[inline]
+    fn is_sent_in_slices(&self, octets: usize) -> bool {
+        self.origin.in_slices && octets > SLICE
+    }
+
+    /// Sends a message in parts; `keep` makes large octets of it outlive it, should they have to wait.
     #[inline(never)]
     pub(crate) fn send_kept(&self, message: &[&[u8]], keep: Keep<'_>, wait: Wait) -> Sent {
         match &self.output {
             Output::Plain(writing) => self.send_locked(&mut writing.lock(), message, keep, wait),
-            Output::Mixed(writing) => self.send_mixed(writing, message, keep, wait),
+            Output::Mixed(writing) => self.send_locked(&mut writing.lock(), message, keep, wait),
         }
     }
 
     #[inline(never)]
-    fn send_mixed(&self, writing: &PiMutex<Writing>, message: &[&[u8]], keep: Keep<'_>, wait: Wait) -> Sent {
-        self.send_locked(&mut writing.lock(), message, keep, wait)
-    }
-
-    #[inline]
     fn send_locked(&self, writing: &mut Writing, message: &[&[u8]], keep: Keep<'_>, wait: Wait) -> Sent {
         if writing.closing.is_some() {
             return Sent::Lost(Loss::Ending);
@@ -414,7 +421,7 @@ impl Connection {
         if !writing.queue.is_empty() {
             return self.enqueue(writing, message, keep, 0);
         }
-        if self.origin.in_slices && message.iter().map(|slice| slice.len()).sum::<usize>() > SLICE {
+        if self.is_sent_in_slices(message.iter().map(|slice| slice.len()).sum()) {
             return self.send_rest(writing, message, keep, 0, wait);
         }
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];

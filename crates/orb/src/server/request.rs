@@ -107,7 +107,7 @@ fn request(
     call.begin(ReplyStatus::NoException);
     if wanted == ResponseExpected::Server {
         // The client waits only until the request is here.
-        send_apart(core, connection, call.reply(), request.request_id, wait);
+        send_out_of_line(core, connection, call.reply(), request.request_id, wait);
         call.restart(ReplyStatus::NoException);
     }
     let mut outcome = match (propagated.refused, propagated.band, object_key(&request.target, limits)) {
@@ -266,7 +266,7 @@ pub(crate) fn turn_away(core: &Core, connection: &Connection, header: &Header, o
             // Earlier versions cannot say that; the call itself will be told.
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
         }
-        send_apart(core, connection, &mut reply, request.request_id, Wait::Now);
+        send_out_of_line(core, connection, &mut reply, request.request_id, Wait::Now);
         memory.reply = reply.into_buffer();
         return;
     }
@@ -280,7 +280,7 @@ pub(crate) fn turn_away(core: &Core, connection: &Connection, header: &Header, o
     let reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     let mut call = ServerCall::new(request.body(), reply, Some((header.version, request.request_id)), None);
     exception.encode(call.restart(ReplyStatus::SystemException));
-    send_apart(core, connection, call.reply(), request.request_id, Wait::Now);
+    send_out_of_line(core, connection, call.reply(), request.request_id, Wait::Now);
     memory.reply = call.reply().take_buffer();
 }
 
@@ -589,7 +589,7 @@ fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_i
 
 /// The same for replies that are no results of a servant.
 #[inline(never)]
-fn send_apart(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_id: u32, wait: Wait) {
+fn send_out_of_line(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_id: u32, wait: Wait) {
     send(core, connection, reply, request_id, wait);
 }
 
@@ -650,7 +650,7 @@ fn locate(
         (LocateStatus::SystemException, Located::Raised(exception)) => exception.encode(&mut reply),
         _ => {}
     }
-    send_apart(core, connection, &mut reply, request.request_id, wait);
+    send_out_of_line(core, connection, &mut reply, request.request_id, wait);
     memory.reply = reply.into_buffer();
     Ok(())
 }

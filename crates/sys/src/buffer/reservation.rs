@@ -105,7 +105,7 @@ impl Pool {
         // SAFETY: `keep` wrote the description there, and who takes the address owns the mapping.
         let Spare { mapped, touched, is_old } = unsafe { address.read() };
         self.held.fetch_sub(touched, Ordering::Relaxed);
-        Some(Reservation { octets: address.cast(), length: mapped, mapped, touched, is_old, pool: None })
+        Some(Reservation { octets: address.cast(), mapped, touched, is_old, pool: None })
     }
 
     /// Makes a spare of it as it is, or unmaps it.
@@ -154,8 +154,6 @@ impl Drop for Pool {
 /// Addresses whose pages appear, zeroed, when touched. On drop a spare, or unmapped.
 pub(super) struct Reservation {
     octets: NonNull<u8>,
-    /// Octets that are used.
-    length: usize,
     /// Octets of addresses: a power of two, so that spares of few sizes serve many.
     mapped: usize,
     /// Octets from the start that have been written at some time: at most so many have pages.
@@ -172,28 +170,25 @@ unsafe impl Send for Reservation {}
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// The first of its [`len`](Self::len) octets. They are mapped until drop, read as zero until written, and nobody else's.
-    pub(super) fn octets(&self) -> NonNull<u8> {
-        self.octets
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.length
-    }
-
+    /// At least `length` octets.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when no such range of addresses is free.
     pub(super) fn new(length: usize, spares: Option<&Spares>) -> io::Result<Self> {
         let mapped = length.checked_next_power_of_two().filter(|&mapped| isize::try_from(mapped).is_ok());
         let mapped = mapped.ok_or(io::ErrorKind::OutOfMemory)?.max(LEAST);
         match spares.and_then(|spares| spares.take(mapped)) {
-            Some(mut spare) => {
-                spare.length = length;
-                Ok(spare)
-            }
-            None => Self::map(length, mapped, spares),
+            Some(spare) => Ok(spare),
+            None => Self::map(mapped, spares),
         }
     }
 
-    fn map(length: usize, mapped: usize, spares: Option<&Spares>) -> io::Result<Self> {
+    /// The first octet. All are mapped until drop, read as zero until written, and nobody else's.
+    pub(super) fn octets(&self) -> NonNull<u8> {
+        self.octets
+    }
+
+    fn map(mapped: usize, spares: Option<&Spares>) -> io::Result<Self> {
         // SAFETY: without a wanted address the mapping touches nothing that exists.
         let address = call::once(|| unsafe {
             libc::mmap(
@@ -207,7 +202,7 @@ impl Reservation {
         })?;
         let pool = spares.map(|spares| Arc::clone(&spares.0));
         match NonNull::new(address as *mut u8) {
-            Some(octets) => Ok(Self { octets, length, mapped, touched: 0, is_old: false, pool }),
+            Some(octets) => Ok(Self { octets, mapped, touched: 0, is_old: false, pool }),
             None => Err(io::ErrorKind::OutOfMemory.into()),
         }
     }

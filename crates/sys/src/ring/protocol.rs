@@ -6,7 +6,8 @@
 //! of it.
 //!
 //! Who has to wait says how in its word, then looks once more, then waits; who has changed a counter looks at the other's word
-//! afterwards, and takes the wish out of it when it fulfils it:
+//! afterwards, and takes the wish out of it when it fulfils it. A writer waits only where it has seen the ring full, never because there
+//! is room for less than it has; so the reader looks only where the ring may have been full since its last look:
 //!
 //! * `published`: a counter is stored with release after the octets it stands for were copied, and loaded with acquire before.
 //! * `asked`: the word is stored before, and the counter loaded after a sequentially consistent fence by who waits; the counter is
@@ -134,7 +135,8 @@ impl Position {
     /// half of the ring is free, so that it does not come back for every octet.
     ///
     /// Who waits has seen the ring full, counted from where the reader was at its last look or later. So until as many octets have come
-    /// since, nobody waits, and nothing is looked at: most reads have neither fence nor look.
+    /// since, nobody waited when the reader looked at the counter, and most reads have neither fence nor look. A large read takes so long
+    /// that the writer may have filled the ring and gone to sleep meanwhile.
     #[inline]
     pub(super) fn consumed(&self, control: &impl Control, count: u32) -> Wish {
         let tail = self.own().wrapping_add(count);
@@ -143,7 +145,12 @@ impl Position {
         control.word(Word::Tail).store(tail, Ordering::Release);
         let seen = self.seen.load(Ordering::Relaxed);
         let was_full = seen.wrapping_sub(self.looked.load(Ordering::Relaxed)) >= self.capacity;
-        if !was_full || seen.wrapping_sub(tail) > self.capacity / 2 {
+        if !was_full && count < self.capacity / 2 {
+            return Wish::Nothing;
+        }
+        if seen.wrapping_sub(tail) > self.capacity / 2 {
+            // It was full, and that is not forgotten however much comes before the next look.
+            self.looked.store(seen.wrapping_sub(self.capacity), Ordering::Relaxed);
             return Wish::Nothing;
         }
         self.looked.store(tail, Ordering::Relaxed);
@@ -229,6 +236,48 @@ mod tests {
             assert_eq!(reader.consumed(&words, 0), Wish::Nothing);
             assert_eq!(writer.room(&words, 8), Ok(8));
         }
+    }
+
+    #[test]
+    fn the_reader_looks_where_the_ring_may_have_been_full() {
+        let words = Words::default();
+        let (writer, reader) = (Position::new(8), Position::new(8));
+        let write = |count| {
+            assert!(writer.room(&words, count).unwrap() >= count);
+            writer.written(&words, count);
+        };
+        let read = |count| {
+            reader.filled(&words).unwrap();
+            reader.consumed(&words, count)
+        };
+        // A wish that was there before anything came is none of a full ring: it is left until the ring may have been full.
+        ask(words.word(Word::Writer), PARKED);
+        for _ in 0..3 {
+            write(2);
+            assert_eq!(read(2), Wish::Nothing);
+        }
+        write(2);
+        assert_eq!(read(2), Wish::Futex, "eight octets have come since the last look");
+        // Filled while a large read was under way, which did not see it.
+        write(6);
+        assert_eq!(reader.filled(&words), Ok(6));
+        write(2);
+        ask(words.word(Word::Writer), PARKED);
+        assert_eq!(reader.consumed(&words, 6), Wish::Futex);
+        // More than half is always left, for longer than counters last; then the ring is full.
+        assert_eq!(read(2), Wish::Nothing);
+        write(8);
+        for _ in 0..1000 {
+            assert_eq!(read(1), Wish::Nothing);
+            write(1);
+        }
+        let behind = reader.seen.load(Ordering::Relaxed).wrapping_sub(reader.looked.load(Ordering::Relaxed));
+        assert_eq!(behind, 8);
+        ask(words.word(Word::Writer), BELL);
+        for _ in 0..3 {
+            assert_eq!(read(1), Wish::Nothing);
+        }
+        assert_eq!(read(1), Wish::Bell, "half is free");
     }
 
     #[test]
@@ -372,9 +421,11 @@ mod models {
     fn no_wake_up_is_lost_with_the_bell() {
         none_is_lost(1, 2, BELL, BELL);
     }
-    /// The reader does not look at every read whether the writer waits.
+
+    /// The reader does not look at every read whether the writer waits, who may begin to between two looks and behind one.
     #[test]
     fn no_wake_up_is_lost_between_two_looks() {
         none_is_lost(2, 3, PARKED, PARKED);
+        none_is_lost(2, 5, PARKED, BELL);
     }
 }

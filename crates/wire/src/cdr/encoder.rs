@@ -1,10 +1,11 @@
 //! The encoder: values into a reusable buffer, large octet slices beside it.
 
+use std::hint::cold_path;
 use std::ops::Range;
 
 use super::primitive::Numbers;
 use super::valuetype::ValueWriter;
-use super::{BORROW_THRESHOLD, CdrError, Endian, MAX_SEGMENTS, MAX_SLICES, Octets, Primitive, Rarely};
+use super::{BORROW_THRESHOLD, CdrError, Endian, MAX_SEGMENTS, MAX_SLICES, Octets, Primitive};
 use crate::codeset::CodeSets;
 use crate::giop::Version;
 
@@ -29,18 +30,19 @@ pub struct Encoder<'a> {
     used: u8,
     /// Buffer lengths before and after the padding in front of a GIOP body, so that an empty body loses it again.
     body: (usize, usize),
-    /// The first segment, if it is borrowed: the length of the buffer when it was put in, and its octets. Messages with one large
-    /// octet sequence are the usual ones, and allocate nothing for it.
-    first: (usize, &'a [u8]),
-    rare: Rarely<Rare<'a>>,
+    /// Messages with one large octet sequence are the usual ones, and allocate nothing for it.
+    first: Segment<'a>,
+    /// Behind one pointer, so that an encoder without it is quickly made and dropped.
+    rare: Option<Box<Rare<'a>>>,
 }
 
+/// What few messages have.
 #[derive(Debug, Default)]
 struct Rare<'a> {
-    /// All segments but for a first that is borrowed.
-    segments: Vec<Segment<'a>>,
+    /// Segments after the first.
+    others: Vec<Segment<'a>>,
     /// What was written of values, once there are any.
-    values: Option<Box<ValueWriter>>,
+    values: Option<ValueWriter>,
 }
 
 /// Octets that go out between two parts of the buffer.
@@ -53,14 +55,18 @@ struct Segment<'a> {
 
 #[derive(Debug)]
 enum Piece<'a> {
+    None,
     Borrowed(&'a [u8]),
     Owned(Octets),
     Numbers(Numbers),
 }
 
-impl Piece<'_> {
+impl Segment<'_> {
+    const UNUSED: Self = Segment { after: 0, octets: Piece::None };
+
     fn as_slice(&self) -> &[u8] {
-        match self {
+        match &self.octets {
+            Piece::None => &[],
             Piece::Borrowed(octets) => octets,
             Piece::Owned(octets) => octets.as_slice(),
             Piece::Numbers(numbers) => numbers.as_octets(),
@@ -106,22 +112,27 @@ impl<'a> Encoder<'a> {
             from_server: false,
             used: 0,
             body: (0, 0),
-            first: (0, &[]),
-            rare: Rarely::NONE,
+            first: Segment::UNUSED,
+            rare: None,
         }
     }
 
     /// The buffer back, for the next encoder. Segments are not part of it.
     #[must_use]
     #[inline]
-    pub fn into_buffer(self) -> Vec<u8> {
-        self.buffer
+    pub fn into_buffer(mut self) -> Vec<u8> {
+        self.take_buffer()
     }
 
     /// The same where the encoder stays where it is; it is not used any more.
     #[must_use]
     #[inline]
     pub fn take_buffer(&mut self) -> Vec<u8> {
+        // Nothing is left for drop to look for, which the compiler sees.
+        if !matches!(self.first.octets, Piece::None) || self.rare.is_some() {
+            cold_path();
+            (self.first, self.rare) = (Segment::UNUSED, None);
+        }
         std::mem::take(&mut self.buffer)
     }
 
@@ -388,12 +399,13 @@ impl<'a> Encoder<'a> {
 
     #[cold]
     fn put_beside(&mut self, octets: Piece<'a>) {
-        let (after, len) = (self.buffer.len(), octets.as_slice().len());
-        match (self.used, octets) {
-            (0, Piece::Borrowed(octets)) => self.first = (after, octets),
-            (used, octets) if usize::from(used) < MAX_SEGMENTS => self.rare().segments.push(Segment { after, octets }),
-            (_, octets) => {
-                self.buffer.extend_from_slice(octets.as_slice());
+        let segment = Segment { after: self.buffer.len(), octets };
+        let len = segment.as_slice().len();
+        match usize::from(self.used) {
+            0 => self.first = segment,
+            used if used < MAX_SEGMENTS => self.rare().others.push(segment),
+            _ => {
+                self.buffer.extend_from_slice(segment.as_slice());
                 return;
             }
         }
@@ -403,15 +415,13 @@ impl<'a> Encoder<'a> {
     }
 
     fn rare(&mut self) -> &mut Rare<'a> {
-        self.rare.get_or_make()
+        self.rare.get_or_insert_default()
     }
 
-    /// The segments in order: the length of the buffer when each was put in, and its octets.
     #[inline]
-    fn segments(&self) -> impl Iterator<Item = (usize, &[u8])> {
-        let first = Some(self.first).filter(|(_, octets)| !octets.is_empty());
-        let others = self.rare.get().into_iter().flat_map(|rare| &rare.segments);
-        first.into_iter().chain(others.map(|segment| (segment.after, segment.octets.as_slice())))
+    fn segments(&self) -> impl Iterator<Item = &Segment<'a>> {
+        let others = self.rare.iter().flat_map(|rare| &rare.others);
+        std::iter::once(&self.first).chain(others).take(usize::from(self.used))
     }
 
     /// Writes numbers in bulk, aligned, without a count.
@@ -475,7 +485,7 @@ impl<'a> Encoder<'a> {
         let (start, beside_before, origin) = (self.buffer.len(), self.beside, self.bias.wrapping_sub(self.beside));
         let (version, code_sets) = (self.version, self.code_sets);
         // Indirections do not lead out of an encapsulation.
-        let values = self.rare.get_mut().and_then(|rare| rare.values.take());
+        let values = self.rare.as_mut().and_then(|rare| rare.values.take());
         self.set_origin();
         self.write_u8(self.endian.flag());
         let result = contents(self);
@@ -483,7 +493,7 @@ impl<'a> Encoder<'a> {
         self.bias = origin.wrapping_add(self.beside);
         self.version = version;
         self.code_sets = code_sets;
-        if let Some(rare) = self.rare.get_mut() {
+        if let Some(rare) = &mut self.rare {
             rare.values = values;
         }
         result?;
@@ -501,11 +511,10 @@ impl<'a> Encoder<'a> {
     pub fn truncate(&mut self, mark: Mark) {
         self.buffer.truncate(mark.len);
         if mark.used == 0 {
-            self.first = (0, &[]);
+            self.first = Segment::UNUSED;
         }
-        if let Some(rare) = self.rare.get_mut() {
-            let first = usize::from(!self.first.1.is_empty());
-            rare.segments.truncate(usize::from(mark.used).saturating_sub(first));
+        if let Some(rare) = &mut self.rare {
+            rare.others.truncate(usize::from(mark.used).saturating_sub(1));
             rare.values = None;
         }
         (self.bias, self.beside, self.used) = (mark.bias, mark.beside, mark.used);
@@ -525,13 +534,14 @@ impl<'a> Encoder<'a> {
     fn patch_between(&mut self, position: usize, value: u32) {
         // Positions count the segments in front of them; the buffer's indices do not.
         let mut at = position.wrapping_sub(self.bias.wrapping_sub(self.beside));
-        for (after, octets) in self.segments() {
-            if at < after {
+        for segment in self.segments() {
+            let len = segment.as_slice().len();
+            if at < segment.after {
                 break;
-            } else if at < after + octets.len() {
+            } else if at < segment.after + len {
                 return;
             }
-            at -= octets.len();
+            at -= len;
         }
         self.patch_buffer(at, value);
     }
@@ -569,12 +579,12 @@ impl<'a> Encoder<'a> {
     /// [`MAX_SLICES`].
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
-        let pairs = self.segments().flat_map(move |(after, octets)| {
-            let part = self.buffer.get(start..after).unwrap_or_default();
-            start = after;
-            [part, octets]
+        let pairs = self.segments().flat_map(move |segment| {
+            let part = self.buffer.get(start..segment.after).unwrap_or_default();
+            start = segment.after;
+            [part, segment.as_slice()]
         });
-        let tail_from = self.segments().last().map_or(0, |(after, _)| after);
+        let tail_from = self.segments().last().map_or(0, |last| last.after);
         let tail = self.buffer.get(tail_from..).unwrap_or_default();
         pairs.chain(std::iter::once(tail)).filter(|slice| !slice.is_empty())
     }
@@ -589,10 +599,10 @@ impl<'a> Encoder<'a> {
             }
         };
         let mut start = 0;
-        for (after, octets) in self.segments() {
-            add(self.buffer.get(start..after).unwrap_or_default());
-            add(octets);
-            start = after;
+        for segment in self.segments() {
+            add(self.buffer.get(start..segment.after).unwrap_or_default());
+            add(segment.as_slice());
+            start = segment.after;
         }
         add(self.buffer.get(start..).unwrap_or_default());
         list.get_mut(..count).unwrap_or_default()
@@ -621,10 +631,9 @@ impl<'a> Encoder<'a> {
     /// ([`write_octets_owned`](Encoder::write_octets_owned)), else a copy.
     #[must_use]
     pub fn keep(&self, part: &[u8]) -> Octets {
-        let mut segments = self.rare.get().into_iter().flat_map(|rare| &rare.segments);
-        let shared = segments.find_map(|segment| match &segment.octets {
+        let shared = self.segments().find_map(|segment| match &segment.octets {
             Piece::Owned(octets) => octets.share(part),
-            Piece::Borrowed(_) | Piece::Numbers(_) => None,
+            Piece::None | Piece::Borrowed(_) | Piece::Numbers(_) => None,
         });
         shared.unwrap_or_else(|| Octets::copy_from(part))
     }
@@ -758,6 +767,51 @@ mod tests {
         assert_eq!((e.len(), e.position(), e.contiguous()), (1, 1, Some([1].as_slice())));
         e.write_u16(0);
         assert_eq!(e.len(), 4);
+    }
+
+    #[test]
+    fn segments_keep_their_order_whoever_owns_them_and_whatever_is_taken_back() {
+        let lent = vec![2; BORROW_THRESHOLD];
+        let owned = Octets::from(vec![1; BORROW_THRESHOLD]);
+        let put = |e: &mut Encoder<'_>, number: u32| {
+            e.write_u32(number);
+            e.position()
+        };
+        let whole = |parts: &[&[u8]]| {
+            let mut all = Vec::new();
+            for (number, part) in (0u32..).zip(parts) {
+                all.extend(number.to_be_bytes());
+                all.extend((part.len() as u32).to_be_bytes());
+                all.extend(*part);
+            }
+            all
+        };
+        for owned_first in [true, false] {
+            let mut e = Encoder::new();
+            e.set_endian(Endian::Big);
+            let write = |e: &mut Encoder<'_>, number: u32, is_owned: bool| {
+                let at = put(e, number);
+                if is_owned {
+                    e.write_octets_owned(owned.clone()).unwrap()
+                } else {
+                    e.write_octets_copied(&lent).unwrap()
+                }
+                at
+            };
+            write(&mut e, 0, owned_first);
+            let mark = e.mark();
+            for number in 1..4 {
+                write(&mut e, number, number % 2 == 0);
+            }
+            e.truncate(mark);
+            let at = write(&mut e, 1, !owned_first);
+            e.patch_u32(at - 4, 1);
+            let (first, second): (&[u8], &[u8]) = if owned_first { (&owned, &lent) } else { (&lent, &owned) };
+            assert_eq!(e.to_vec(), whole(&[first, second]));
+            e.clear();
+            write(&mut e, 0, !owned_first);
+            assert_eq!(e.to_vec(), whole(&[second]));
+        }
     }
 
     #[test]

@@ -29,7 +29,6 @@ mod fixed;
 mod octets;
 mod plain;
 mod primitive;
-mod rarely;
 mod scratch;
 mod tagged;
 mod text;
@@ -49,7 +48,6 @@ pub(crate) use valuetype::ValueTypes;
 pub use valuetype::{AskType, ConvertCustom, RepositoryIds, ValueHead, ValueSpace, ValueStart, WrittenValue};
 
 pub(crate) use error::truncated;
-use rarely::Rarely;
 pub(crate) use tagged::write_tagged;
 
 /// From this many octets on, octets or numbers are not copied into the encoder's buffer but sent from where they are.

@@ -3,10 +3,11 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
+use std::hint::cold_path;
 use std::sync::Arc;
 
 use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG};
-use crate::cdr::{CdrError, Decoder, Encoder, Rarely};
+use crate::cdr::{CdrError, Decoder, Encoder};
 use crate::typecode::TypeCode;
 
 /// How often the octets of a message are read again, at most.
@@ -17,7 +18,8 @@ const MOST_AGAIN: usize = 16;
 /// Made anew for each message; [`Decoder::with_values`] takes it. Costs nothing until a value comes.
 #[derive(Default)]
 pub struct ValueSpace {
-    seen: RefCell<Rarely<Seen>>,
+    /// Behind one pointer, so that a space in which no value is read is quickly made and dropped.
+    seen: RefCell<Option<Box<Seen>>>,
     /// Asks what the decoder's environment knows.
     ask: Option<AskType>,
     convert: Option<ConvertCustom>,
@@ -60,7 +62,7 @@ impl ValueSpace {
     #[must_use]
     #[inline]
     pub const fn new() -> ValueSpace {
-        ValueSpace { seen: RefCell::new(Rarely::NONE), ask: None, convert: None }
+        ValueSpace { seen: RefCell::new(None), ask: None, convert: None }
     }
 
     /// Values in an `any` whose types inherit from those of its TypeCode are kept whole where `ask` knows their types.
@@ -80,25 +82,25 @@ impl ValueSpace {
     }
 
     pub(crate) fn knowing(types: Option<ValueTypes>) -> ValueSpace {
-        let seen = types.map_or(Rarely::NONE, |types| Rarely::new(Seen { types: Some(types), ..Seen::default() }));
-        ValueSpace { seen: RefCell::new(seen), ..ValueSpace::new() }
+        let seen = types.map(|types| Box::new(Seen { types: Some(types), ..Seen::default() }));
+        ValueSpace { seen: RefCell::new(seen), ask: None, convert: None }
     }
 
     /// Something that whoever reads values keeps for all of them; made with the first.
     pub fn store(&self, make: impl FnOnce() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
         let mut seen = self.seen.borrow_mut();
-        Arc::clone(seen.get_or_make().store.get_or_insert_with(make))
+        Arc::clone(seen.get_or_insert_default().store.get_or_insert_with(make))
     }
 
     /// Values around the place that is being read.
     #[must_use]
     pub fn depth(&self) -> u32 {
-        self.seen.borrow().get().map_or(0, |seen| seen.depth)
+        self.seen.borrow().as_ref().map_or(0, |seen| seen.depth)
     }
 
     pub(super) fn add(&self, at: usize, target: Target) {
         let mut seen = self.seen.borrow_mut();
-        let marks = &mut seen.get_or_make().marks;
+        let marks = &mut seen.get_or_insert_default().marks;
         // Encapsulations lie within what is around them, so addresses come in order, but for ids of a skipped part.
         let place = match marks.last() {
             Some((last, _)) if *last >= at => marks.partition_point(|(address, _)| *address < at),
@@ -111,7 +113,7 @@ impl ValueSpace {
 
     pub(super) fn find(&self, at: usize) -> Option<Target> {
         let seen = self.seen.borrow();
-        let marks = &seen.get()?.marks;
+        let marks = &seen.as_ref()?.marks;
         let place = marks.binary_search_by_key(&at, |(address, _)| *address).ok()?;
         marks.get(place).map(|(_, target)| *target)
     }
@@ -121,7 +123,7 @@ impl ValueSpace {
         let known = self.find(at);
         let number = {
             let mut seen = self.seen.borrow_mut();
-            let seen = seen.get_or_make();
+            let seen = seen.get_or_insert_default();
             seen.depth += 1;
             if let Some(Target::Value(number)) = known {
                 return Ok(number);
@@ -138,25 +140,37 @@ impl ValueSpace {
     /// Chunked values around a value.
     fn level(&self, number: u32) -> u32 {
         let seen = self.seen.borrow();
-        seen.get().and_then(|seen| seen.levels.get(number as usize).copied()).unwrap_or_default()
+        seen.as_ref().and_then(|seen| seen.levels.get(number as usize).copied()).unwrap_or_default()
     }
 
     fn known(&self, id: &[u8]) -> Option<TypeCode> {
         let seen = self.seen.borrow();
-        let types = seen.get()?.types.as_ref()?;
+        let types = seen.as_ref()?.types.as_ref()?;
         types.iter().find(|(known, _)| known.as_bytes() == id).map(|(_, type_code)| type_code.clone())
     }
 
     pub(super) fn leave(&self) {
-        if let Some(seen) = self.seen.borrow_mut().get_mut() {
+        if let Some(seen) = self.seen.borrow_mut().as_mut() {
             seen.depth = seen.depth.saturating_sub(1);
+        }
+    }
+}
+
+impl Drop for ValueSpace {
+    /// Finds in place that there is nothing to drop, as there nearly always is not.
+    #[inline]
+    fn drop(&mut self) {
+        let seen = self.seen.get_mut();
+        if seen.is_some() {
+            cold_path();
+            *seen = None;
         }
     }
 }
 
 impl fmt::Debug for ValueSpace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values = self.seen.borrow().get().map_or(0, |seen| seen.levels.len());
+        let values = self.seen.borrow().as_ref().map_or(0, |seen| seen.levels.len());
         f.debug_struct("ValueSpace").field("values", &values).finish_non_exhaustive()
     }
 }
@@ -330,7 +344,7 @@ impl<'m> Decoder<'m> {
         *there.chunks_mut() = if level > 0 { Chunks { full, level, ended: 0 } } else { Chunks::NONE };
         there.see(full, position, if level > 0 { position } else { full.len() });
         let value = read(&mut there)?;
-        if let Some(seen) = space.seen.borrow_mut().get_mut() {
+        if let Some(seen) = space.seen.borrow_mut().as_mut() {
             seen.again = seen.again.saturating_add(there.position().saturating_sub(position));
             if seen.again > full.len().saturating_mul(MOST_AGAIN) {
                 return Err(CdrError::OverLimit);
