@@ -11,7 +11,7 @@
 use std::io;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::call;
@@ -29,13 +29,14 @@ fn signal() -> libc::c_int {
 #[derive(Debug)]
 pub struct Overseer {
     shared: Arc<Shared>,
-    tid: Tid,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Shared {
     stop: AtomicBool,
+    /// The thread, once it has blocked the signal.
+    tid: OnceLock<Tid>,
     /// By the number that their timers tell.
     allowances: PiMutex<Vec<Weak<State>>>,
 }
@@ -63,19 +64,18 @@ impl Overseer {
     pub fn start(name: &str, scheduling: Scheduling) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
+            tid: OnceLock::new(),
             allowances: PiMutex::new("allowances of processor time", Scope::Orb, Vec::new()),
         });
         let builder = Builder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
-        let (report, ready) = mpsc::sync_channel(1);
         let own = Arc::clone(&shared);
         let thread = builder.spawn(move || {
             let set = blocked();
-            // The spawner waits for this message, so it cannot be gone.
-            let _ = report.send(current_tid());
+            // Nobody else sets it.
+            let _ = own.tid.set(current_tid());
             own.run(&set);
         })?;
-        let tid = ready.recv().map_err(io::Error::other)?;
-        Ok(Overseer { shared, tid, thread: Some(thread) })
+        Ok(Overseer { shared, thread: Some(thread) })
     }
 }
 
@@ -115,8 +115,9 @@ impl Shared {
 impl Drop for Overseer {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
+        let tid = self.shared.tid.wait().as_raw();
         // SAFETY: the call takes no pointers. The thread is ours and not joined yet, so the number is still its own.
-        let _ = call::once(|| unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.tid.as_raw(), signal()) });
+        let _ = call::once(|| unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal()) });
         if let Some(thread) = self.thread.take() {
             // The thread does nothing that can panic; if it did, there is nothing left to stop.
             let _ = thread.join();
@@ -181,7 +182,7 @@ impl Allowance {
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = signal();
         event.sigev_value.sival_ptr = std::ptr::without_provenance_mut(number);
-        event.sigev_notify_thread_id = overseer.tid.as_raw();
+        event.sigev_notify_thread_id = overseer.shared.tid.wait().as_raw();
         let mut timer: libc::timer_t = std::ptr::null_mut();
         // SAFETY: `event` is filled and read only, `timer` is writable.
         call::once(|| unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer) })?;

@@ -3,10 +3,12 @@
 //! A thread whose class or affinity the kernel refuses never runs its body: [`Builder::spawn`] reports
 //! the refusal, and the caller decides whether to go on without. Nothing here falls back silently.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::fs;
 use std::io;
-use std::sync::mpsc;
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
 use std::thread as std_thread;
 use std::time::Duration;
 
@@ -273,6 +275,12 @@ impl Builder {
     /// `InvalidInput` for cores or priorities that do not exist, else the kernel's limits. The body has
     /// not run then, and the thread is gone.
     pub fn spawn<T: Send + 'static>(self, body: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
+        let thread = self.start(Box::new(move || Box::new(body())))?;
+        Ok(JoinHandle { thread, result: PhantomData })
+    }
+
+    /// Not generic: what surrounds the bodies is compiled once.
+    fn start(self, body: Box<dyn FnOnce() -> Returned + Send>) -> io::Result<Thread> {
         let mut builder = std_thread::Builder::new();
         if let Some(name) = self.name {
             if name.contains('\0') {
@@ -284,35 +292,30 @@ impl Builder {
             builder = builder.stack_size(stack);
         }
         let (affinity, preferred, scheduling) = (self.affinity, self.preferred, self.scheduling);
-        let body = move || {
-            if self.prefault {
-                memory::prefault_stack();
-            }
-            body()
-        };
-        if affinity.is_none() && preferred.is_none() && scheduling.is_none() {
-            return Ok(JoinHandle(builder.spawn(move || Some(body()))?));
-        }
-        let (report, outcome) = mpsc::sync_channel(1);
+        let is_plain = affinity.is_none() && preferred.is_none() && scheduling.is_none();
+        let is_prepared = Arc::new(OnceLock::new());
+        let report = Arc::clone(&is_prepared);
         let thread = builder.spawn(move || {
             if let Some(cores) = preferred {
                 // Refused: they have been taken away since they were noted.
                 let _ = set_affinity(None, &cores);
             }
             let prepared = prepare(affinity, scheduling);
-            let ready = prepared.is_ok();
-            // The spawner waits for this message, so it cannot be gone.
-            let _ = report.send(prepared);
+            // Nobody else sets it.
+            let _ = report.set(prepared.is_ok());
             drop(report);
-            ready.then(body)
-        })?;
-        match outcome.recv() {
-            Ok(Ok(())) => Ok(JoinHandle(thread)),
-            Ok(Err(error)) => {
-                let _ = thread.join();
-                Err(error)
+            prepared?;
+            if self.prefault {
+                memory::prefault_stack();
             }
-            Err(_) => Err(io::Error::other("the thread ended before it was prepared")),
+            Ok(body())
+        })?;
+        if is_plain || *is_prepared.wait() {
+            return Ok(thread);
+        }
+        match thread.join() {
+            Ok(Err(error)) => Err(error),
+            _ => Err(io::Error::other("the thread ended before it was prepared")),
         }
     }
 }
@@ -350,31 +353,39 @@ pub fn at_highest<T>(mut start: impl FnMut(Scheduling) -> io::Result<T>) -> io::
     start(Scheduling::Other)
 }
 
+/// What a body returned, of whatever type.
+type Returned = Box<dyn Any + Send>;
+/// It ends with an error if its body was not to run.
+type Thread = std_thread::JoinHandle<io::Result<Returned>>;
+
 /// A running thread. Dropping it lets the thread run on by itself.
 #[derive(Debug)]
-pub struct JoinHandle<T>(std_thread::JoinHandle<Option<T>>);
+pub struct JoinHandle<T> {
+    thread: Thread,
+    result: PhantomData<fn() -> T>,
+}
 
-impl<T> JoinHandle<T> {
+impl<T: 'static> JoinHandle<T> {
     /// Waits for the end of the thread and takes what its body returned.
     ///
     /// # Errors
     /// The payload of the panic that ended it.
     pub fn join(self) -> std_thread::Result<T> {
-        self.0.join().map(|result| match result {
-            Some(value) => value,
-            // `spawn` gives a handle only to a thread whose body runs.
-            None => unreachable!("a thread without a body was handed out"),
+        self.thread.join().map(|result| match result.map(|returned| returned.downcast()) {
+            Ok(Ok(returned)) => *returned,
+            // `spawn` gives a handle of the body's type, and only to a thread whose body runs.
+            Ok(Err(_)) | Err(_) => unreachable!("a thread without a body was handed out"),
         })
     }
 
     /// Whether the body has ended, so that [`join`](Self::join) returns at once.
     pub fn is_finished(&self) -> bool {
-        self.0.is_finished()
+        self.thread.is_finished()
     }
 
     /// Name and identity as the standard library sees them; also to unpark it.
     pub fn thread(&self) -> &std_thread::Thread {
-        self.0.thread()
+        self.thread.thread()
     }
 }
 
@@ -546,6 +557,8 @@ pub fn scheduling(thread: Option<Tid>) -> io::Result<Scheduling> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
 
     #[test]

@@ -20,6 +20,7 @@ use crate::exception::SystemException;
 use crate::poa::Poa;
 use crate::policy::{AllBusy, CallPolicies, Timeout};
 use crate::rt::RtConfig;
+use crate::rt::pool::Registry;
 use crate::server::config::PoolConfig;
 use crate::server::lane::Lane;
 
@@ -59,12 +60,15 @@ pub struct OrbBuilder {
     /// without the code for it.
     check: Option<Check>,
     establish: Option<Establish>,
+    /// The same for what watches operations that take too long: in programs that configure real time.
+    oversee: Option<Oversee>,
     on_event: Option<Callback>,
 }
 
 /// Connections that are wanted from the start: the reference, the priorities, how many at each.
 type Established = (String, Vec<i16>, usize);
 type Check = fn(required: &[String]) -> Result<(), OrbError>;
+type Oversee = fn(rt: &Registry, config: &RtConfig) -> io::Result<()>;
 type Establish = fn(orb: &Orb, wanted: &[Established]) -> Result<(), OrbError>;
 
 /// Why an ORB could not be made.
@@ -143,6 +147,7 @@ impl OrbBuilder {
             established: Vec::new(),
             check: None,
             establish: None,
+            oversee: None,
             on_event: None,
         }
     }
@@ -255,6 +260,7 @@ impl OrbBuilder {
     /// How priorities map to the machine's and the network's, and which class of the kernel's scheduler has them.
     pub fn real_time(mut self, real_time: RtConfig) -> Self {
         self.rt = real_time;
+        self.oversee = Some(Registry::oversee);
         self
     }
 
@@ -337,7 +343,9 @@ impl OrbBuilder {
         let stamp = random_stamp();
         let core =
             Arc::new(Core::new(config, self.transports, Events::new(self.on_event), stamp).map_err(OrbError::System)?);
-        core.rt().oversee(&core.config().rt).map_err(OrbError::Thread)?;
+        if let Some(oversee) = self.oversee {
+            oversee(core.rt(), &core.config().rt).map_err(OrbError::Thread)?;
+        }
         Poa::root(Arc::downgrade(&core), core.adapters());
         let orb = Orb { core: Arc::clone(&core) };
         // Its end is that of `orb`.
@@ -350,7 +358,7 @@ impl OrbBuilder {
                 let listener = core.transports().listen(&endpoint);
                 listeners.push(listener.map_err(|error| OrbError::Listen { endpoint, error })?);
             }
-            let lane = Lane::new(pool, listeners, core.config().closing_time, None).map_err(OrbError::System)?;
+            let lane = Lane::new(pool, listeners, core.config().closing_time, None, None).map_err(OrbError::System)?;
             lanes.push(lane);
         }
         core.start(lanes)?;

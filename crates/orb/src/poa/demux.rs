@@ -66,7 +66,15 @@ pub(crate) enum Entry {
     /// A POA by its path.
     Adapter(Arc<PoaCore>),
     /// A plain key and where it leads.
-    Plain(Box<(Box<[u8]>, ObjectRef)>),
+    Plain(Box<Plain>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Plain {
+    key: Box<[u8]>,
+    target: ObjectRef,
+    /// [`Adapters::own_key`]: only programs that bind plain keys take references apart for them.
+    own_key: for<'r> fn(&Adapters, &'r ObjectRef) -> Option<&'r [u8]>,
 }
 
 /// What a request asks for.
@@ -165,7 +173,7 @@ impl Adapters {
             Entry::Object { poa, servant, id, .. } => poa.finish_deactivation(&id, servant),
             // A reference with direct calls keeps its servant.
             Entry::Plain(plain) => {
-                let root = plain.1.core().root_poa();
+                let root = plain.target.core().root_poa();
                 root.core().let_go_of("Servant", || drop(plain));
             }
             Entry::Adapter(_) => {}
@@ -484,9 +492,9 @@ impl Adapters {
     fn find_plain<R>(&self, wanted: Wanted<'_>, act: impl FnOnce(Found<'_>) -> R) -> R {
         let entry = self.plain(wanted.key);
         let Some(Entry::Plain(plain)) = entry.as_deref() else { return act(Found::Refused(no_such_object())) };
-        match self.own_key(&plain.1) {
+        match (plain.own_key)(self, &plain.target) {
             Some(key) => self.find(Wanted { key, ..wanted }, act),
-            None => act(Found::Forward(plain.1.clone())),
+            None => act(Found::Forward(plain.target.clone())),
         }
     }
 
@@ -494,7 +502,7 @@ impl Adapters {
     fn led_to<R>(&self, key: &[u8], of: impl FnOnce(&[u8]) -> Option<R>) -> Option<R> {
         let entry = self.plain(key)?;
         let Entry::Plain(plain) = &*entry else { return None };
-        of(self.own_key(&plain.1)?)
+        of((plain.own_key)(self, &plain.target)?)
     }
 
     /// The object key of a reference to an object of this ORB. A plain key is none: it may lead anywhere, to itself too.
@@ -507,14 +515,14 @@ impl Adapters {
     fn locate_plain(&self, key: &[u8]) -> Located {
         let entry = self.plain(key);
         let Some(Entry::Plain(plain)) = entry.as_deref() else { return Located::Unknown };
-        match self.own_key(&plain.1) {
+        match (plain.own_key)(self, &plain.target) {
             Some(own) => self.locate(own),
-            None => Located::Forward(plain.1.clone()),
+            None => Located::Forward(plain.target.clone()),
         }
     }
 
     fn plain(&self, key: &[u8]) -> Option<Guard<'_, Entry>> {
-        self.find_entry(key, |entry| matches!(entry, Entry::Plain(plain) if *plain.0 == *key))
+        self.find_entry(key, |entry| matches!(entry, Entry::Plain(plain) if *plain.key == *key))
     }
 
     /// Where the object of `key` is; asks no servant manager.
@@ -584,7 +592,8 @@ impl Adapters {
             }
             if bindings.changes == seen {
                 bindings.changes += 1;
-                return self.enter(key, Entry::Plain(Box::new((key.into(), reference.clone())))).map(drop);
+                let plain = Plain { key: key.into(), target: reference.clone(), own_key: Self::own_key };
+                return self.enter(key, Entry::Plain(Box::new(plain))).map(drop);
             }
         }
     }
@@ -610,7 +619,7 @@ impl Adapters {
     pub(crate) fn close(&self) {
         self.bindings.lock().closed = true;
         let plain = self.entries.iter().filter_map(|entry| match &*entry {
-            Entry::Plain(plain) => Some(plain.0.clone()),
+            Entry::Plain(plain) => Some(plain.key.clone()),
             Entry::Object { .. } | Entry::Adapter(_) => None,
         });
         let plain: Vec<_> = plain.collect();

@@ -70,7 +70,7 @@ impl PoaCore {
             self.etherealizes.store(etherealize, Ordering::Release);
             self.life.store(Life::Ending as u8, Ordering::Release);
             self.detour.fetch_or(detour::ENDING, Ordering::AcqRel);
-            family.children.values().cloned().collect::<Vec<_>>()
+            family.children.iter().cloned().collect::<Vec<_>>()
         };
         let orb = self.orb().ok();
         if let Some(orb) = &orb {
@@ -168,7 +168,7 @@ impl PoaCore {
         if let Some(parent) = self.parent.as_ref().and_then(std::sync::Weak::upgrade) {
             let ends = {
                 let mut family = parent.family.lock();
-                family.children.remove(&self.name);
+                family.forget(&self.name);
                 parent.life() == Life::Ending
             };
             parent.has_changed();

@@ -1,6 +1,5 @@
 //! The tree of POAs: making, finding, and having adapter activators make them (CORBA 3.0.3, section 11.3.8).
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -32,13 +31,36 @@ use crate::rt::poa::RtPoa;
 /// The children of a POA.
 #[derive(Default)]
 pub(super) struct Family {
-    pub(super) children: BTreeMap<String, Arc<PoaCore>>,
-    /// Names that the adapter activator has been asked for.
-    arriving: HashMap<String, Arriving>,
+    /// In the order of their names.
+    pub(super) children: Vec<Arc<PoaCore>>,
+    /// What the adapter activator is being asked for: no more than there are threads that ask.
+    arriving: Vec<Arriving>,
     pub(super) activator: Option<Arc<dyn AdapterActivator>>,
 }
 
+impl Family {
+    /// Where the child of this name is, or else belongs.
+    fn place_of(&self, name: &str) -> Result<usize, usize> {
+        self.children.binary_search_by(|child| child.name.as_str().cmp(name))
+    }
+
+    fn child(&self, name: &str) -> Option<&Arc<PoaCore>> {
+        self.place_of(name).ok().map(|place| &self.children[place])
+    }
+
+    pub(super) fn forget(&mut self, name: &str) {
+        if let Ok(place) = self.place_of(name) {
+            self.children.remove(place);
+        }
+    }
+
+    fn arriving(&self, name: &str) -> Option<&Arriving> {
+        self.arriving.iter().find(|arriving| arriving.name == name)
+    }
+}
+
 struct Arriving {
+    name: String,
     thread: u64,
     held: HeldList,
 }
@@ -100,9 +122,7 @@ impl Poa {
             }
             Life::Dead => return Err(super::destroyed().into()),
         }
-        if family.children.contains_key(name) {
-            return Err(PoaError::AdapterAlreadyExists);
-        }
+        let Err(place) = family.place_of(name) else { return Err(PoaError::AdapterAlreadyExists) };
         let sockets = rt.as_ref().map(|rt| rt.claim_sockets(&orb)).transpose().map_err(PoaError::InvalidPolicy)?;
         let manager = match manager {
             Some(manager) if manager.stamp() == core.stamp => manager.clone(),
@@ -112,13 +132,13 @@ impl Poa {
             }
             None => orb.adapters().managers.unnamed(&orb),
         };
-        let fresh = if family.arriving.contains_key(name) { detour::FRESH } else { 0 };
+        let fresh = if family.arriving(name).is_some() { detour::FRESH } else { 0 };
         let new = New { name, path, parent: Some(Arc::downgrade(core)), manager, policies, rt, fresh };
         let child = new.enter(Arc::downgrade(&orb), orb.adapters())?;
         if let Some(sockets) = sockets {
             sockets.keep();
         }
-        family.children.insert(name.to_owned(), Arc::clone(&child));
+        family.children.insert(place, Arc::clone(&child));
         Ok(Poa { core: child })
     }
 
@@ -143,7 +163,7 @@ impl Poa {
     #[must_use]
     pub fn children(&self) -> Vec<Poa> {
         let family = self.core.family.lock();
-        let alive = family.children.values().filter(|child| child.life() == Life::Alive);
+        let alive = family.children.iter().filter(|child| child.life() == Life::Alive);
         alive.map(|core| Poa { core: Arc::clone(core) }).collect()
     }
 
@@ -271,9 +291,8 @@ impl PoaCore {
     pub(super) fn child(self: &Arc<Self>, name: &str, activate_it: bool) -> Child {
         let activator = {
             let mut family = self.family.lock();
-            let living =
-                family.children.get(name).map(|child| (child.life() == Life::Alive).then(|| Arc::clone(child)));
-            let arriving = family.arriving.get(name).map(|arriving| arriving.thread);
+            let living = family.child(name).map(|child| (child.life() == Life::Alive).then(|| Arc::clone(child)));
+            let arriving = family.arriving(name).map(|arriving| arriving.thread);
             match (living, arriving) {
                 // The activator's own thread sees what it has made.
                 (Some(Some(child)), None) => return Child::Here(child),
@@ -289,14 +308,16 @@ impl PoaCore {
             let Some(activator) = family.activator.clone().filter(|_| activate_it && self.life() == Life::Alive) else {
                 return Child::Missing;
             };
-            family.arriving.insert(name.to_owned(), Arriving { thread: this_thread(), held: HeldList::default() });
+            let held = HeldList::default();
+            family.arriving.push(Arriving { name: name.to_owned(), thread: this_thread(), held });
             activator
         };
         let answer = self.ask(&activator, name);
         let (child, arriving) = {
             let mut family = self.family.lock();
-            let child = family.children.get(name).filter(|child| child.life() == Life::Alive).cloned();
-            (child, family.arriving.remove(name))
+            let child = family.child(name).filter(|child| child.life() == Life::Alive).cloned();
+            let place = family.arriving.iter().position(|arriving| arriving.name == name);
+            (child, place.map(|place| family.arriving.swap_remove(place)))
         };
         if let Some(child) = &child {
             child.detour.fetch_and(!detour::FRESH, Ordering::AcqRel);
@@ -356,14 +377,13 @@ impl PoaCore {
             return None;
         }
         let parent = self.parent.as_ref().and_then(Weak::upgrade)?;
-        let mine =
-            parent.family.lock().arriving.get(&self.name).is_none_or(|arriving| arriving.thread == this_thread());
+        let mine = parent.family.lock().arriving(&self.name).is_none_or(|arriving| arriving.thread == this_thread());
         (!mine).then(|| Hold::Adapter(parent, self.name.clone()))
     }
 
     /// Keeps a request until the adapter activator has returned.
     pub(super) fn keep_for_child(&self, name: &str, held: Held) -> Kept {
-        match self.family.lock().arriving.get_mut(name) {
+        match self.family.lock().arriving.iter_mut().find(|arriving| arriving.name == name) {
             None => Kept::Over(held),
             Some(arriving) => arriving.held.push(self.place, held).map_or(Kept::Full, |()| Kept::Held),
         }
@@ -371,6 +391,6 @@ impl PoaCore {
 
     /// Waits until the adapter activator has returned; false past the deadline.
     pub(super) fn wait_for_child(&self, name: &str, deadline: Option<Monotonic>) -> bool {
-        self.wait_until(deadline, || !self.family.lock().arriving.contains_key(name))
+        self.wait_until(deadline, || self.family.lock().arriving(name).is_none())
     }
 }

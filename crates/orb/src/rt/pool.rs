@@ -1,6 +1,6 @@
 //! Thread pools: how they are made, found, and ended.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::orb::Core;
 use crate::server;
 use crate::server::config::{Dispatch, PoolConfig};
+use crate::server::keeper::Keeper;
 use crate::server::lane::Lane;
 
 /// What tells the thread pools of an ORB apart (`RTCORBA::ThreadpoolId`). Never used again after the pool's end.
@@ -102,7 +103,8 @@ pub(crate) struct Threadpool {
 /// What an ORB keeps for real time, off the way of requests.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    pools: Mutex<BTreeMap<ThreadpoolId, Arc<Threadpool>>>,
+    /// In the order in which they were made.
+    pools: Mutex<Vec<Arc<Threadpool>>>,
     /// The last pool's number.
     last: AtomicU32,
     /// Threads of different priorities may serve one connection.
@@ -118,7 +120,7 @@ pub(crate) struct Registry {
 impl Registry {
     pub(crate) fn new() -> Self {
         Registry {
-            pools: Mutex::new("thread pools", Scope::Orb, BTreeMap::new()),
+            pools: Mutex::new("thread pools", Scope::Orb, Vec::new()),
             last: AtomicU32::new(station::DEFAULT_POOL),
             used: AtomicBool::new(false),
             policies: Mutex::new("real-time policies", Scope::Orb, RtPolicies::default()),
@@ -159,16 +161,16 @@ impl Registry {
     }
 
     pub(crate) fn pool(&self, id: ThreadpoolId) -> Option<Arc<Threadpool>> {
-        self.pools.lock().get(&id).cloned()
+        self.pools.lock().iter().find(|pool| pool.id == id).cloned()
     }
 
     pub(crate) fn lanes(&self) -> Vec<Arc<Lane>> {
-        self.pools.lock().values().flat_map(|pool| pool.lanes.iter().cloned()).collect()
+        self.pools.lock().iter().flat_map(|pool| pool.lanes.iter().cloned()).collect()
     }
 
     /// The threads of every pool; there will be no more.
     pub(crate) fn take_threads(&self) -> Vec<JoinHandle<()>> {
-        self.pools.lock().values().flat_map(|pool| std::mem::take(&mut *pool.threads.lock())).collect()
+        self.pools.lock().iter().flat_map(|pool| std::mem::take(&mut *pool.threads.lock())).collect()
     }
 }
 
@@ -261,7 +263,7 @@ fn make(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Result<Thre
         end(core, &pool);
         return Err(ended);
     }
-    pools.insert(id, pool);
+    pools.push(pool);
     Ok(id)
 }
 
@@ -358,7 +360,9 @@ fn open(
     let stack = if config.stack == 0 { config.bounds.stack } else { config.stack };
     let dispatch = Dispatch::LeaderFollowers { threads };
     let pool = PoolConfig { name, dispatch, stack, ..config.bounds.clone() };
-    Lane::new(pool, listeners, core.config().closing_time, Some(role)).map_err(|error| no_resources(error.to_string()))
+    let failed = |error: io::Error| no_resources(error.to_string());
+    let keeper = if role.rules.need_a_keeper() { Some(Keeper::new().map_err(failed)?) } else { None };
+    Lane::new(pool, listeners, core.config().closing_time, Some(role), keeper).map_err(failed)
 }
 
 /// A free address beside one of the ORB's own.
@@ -388,9 +392,11 @@ pub(crate) fn destroy(core: &Arc<Core>, id: ThreadpoolId) -> Result<(), InvalidT
         let exception = SystemException::new(Kind::BadInvOrder, 0, Completion::No);
         return Err(exception.because("a POA uses the thread pool; destroy it first").into());
     }
-    if core.rt().pools.lock().remove(&id).is_none() {
-        // Another thread was faster.
-        return Err(InvalidThreadpool::Unknown);
+    {
+        let mut pools = core.rt().pools.lock();
+        // Not there: another thread was faster.
+        let at = pools.iter().position(|pool| pool.id == id).ok_or(InvalidThreadpool::Unknown)?;
+        pools.remove(at);
     }
     end(core, &pool);
     Ok(())

@@ -11,7 +11,7 @@
 //! peer is owed their replies. What they hold counts among `held_octets`, and how long a peer may take nothing of it is bounded by
 //! `output_timeout`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -36,22 +36,58 @@ pub(super) struct Endings(PiMutex<List>);
 
 #[derive(Debug, Default)]
 struct List {
-    numbers: HashMap<Place, u64>,
-    all: BTreeMap<u64, (Monotonic, Arc<Connection>)>,
-    next: u64,
+    all: HashMap<Place, Ending>,
+    first: Option<Place>,
+    last: Option<Place>,
+}
+
+/// One of them, between the one whose end began before its own and the one whose end began after.
+#[derive(Debug)]
+struct Ending {
+    since: Monotonic,
+    connection: Arc<Connection>,
+    before: Option<Place>,
+    after: Option<Place>,
 }
 
 impl List {
     fn insert(&mut self, connection: &Arc<Connection>) {
-        if !self.numbers.contains_key(&connection.place) {
-            self.next += 1;
-            self.numbers.insert(connection.place, self.next);
-            self.all.insert(self.next, (clock::now(), Arc::clone(connection)));
+        let place = connection.place;
+        if self.all.contains_key(&place) {
+            return;
         }
+        let before = self.last.replace(place);
+        *self.link_after(before) = Some(place);
+        let (since, connection) = (clock::now(), Arc::clone(connection));
+        self.all.insert(place, Ending { since, connection, before, after: None });
     }
 
     fn remove(&mut self, place: Place) -> Option<(Monotonic, Arc<Connection>)> {
-        self.all.remove(&self.numbers.remove(&place)?)
+        let Ending { since, connection, before, after } = self.all.remove(&place)?;
+        *self.link_after(before) = after;
+        match after.and_then(|after| self.all.get_mut(&after)) {
+            Some(after) => after.before = before,
+            None => self.last = before,
+        }
+        Some((since, connection))
+    }
+
+    /// What says which one comes after the one at a place, or which is the first.
+    fn link_after(&mut self, before: Option<Place>) -> &mut Option<Place> {
+        match before.and_then(|before| self.all.get_mut(&before)) {
+            Some(before) => &mut before.after,
+            None => &mut self.first,
+        }
+    }
+
+    /// In the order in which their ends began.
+    fn iter(&self) -> impl Iterator<Item = &Connection> {
+        let mut next = self.first;
+        std::iter::from_fn(move || {
+            let ending = self.all.get(&next?)?;
+            next = ending.after;
+            Some(&*ending.connection)
+        })
     }
 }
 
@@ -66,14 +102,13 @@ impl Endings {
     }
 
     fn find(&self, place: Place) -> Option<Arc<Connection>> {
-        let list = self.0.lock();
-        list.all.get(list.numbers.get(&place)?).map(|(_, connection)| Arc::clone(connection))
+        self.0.lock().all.get(&place).map(|ending| Arc::clone(&ending.connection))
     }
 
     /// All of them, one at a time: what is done with each is done without the lock, which is the whole lane's, and nobody keeps the
     /// descriptor of another one meanwhile.
     pub(super) fn each(&self) -> impl Iterator<Item = Arc<Connection>> + '_ {
-        let places: Vec<Place> = self.0.lock().all.values().map(|(_, connection)| connection.place).collect();
+        let places: Vec<Place> = self.0.lock().iter().map(|connection| connection.place).collect();
         places.into_iter().filter_map(|place| self.find(place))
     }
 
@@ -102,7 +137,7 @@ impl Endings {
     /// Takes out the one that began first, of those that are so.
     fn take_oldest(&self, is_so: impl Fn(&Connection) -> bool) -> Option<(Monotonic, Arc<Connection>)> {
         let mut list = self.0.lock();
-        let place = list.all.values().find(|(_, connection)| is_so(connection)).map(|(_, oldest)| oldest.place)?;
+        let place = list.iter().find(|connection| is_so(connection))?.place;
         list.remove(place)
     }
 }

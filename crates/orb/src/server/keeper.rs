@@ -20,6 +20,7 @@ use corelane_sys::poll;
 use corelane_sys::roster::{Rise, Roster, Seat};
 use corelane_sys::thread::{self, JoinHandle, Tid};
 
+use super::Run;
 use super::connection::Connection;
 use super::lane::{Lane, Work};
 use super::request;
@@ -51,6 +52,10 @@ pub(crate) struct Keeper {
     /// Lanes whose threads may be borrowed, the highest first, and lanes that may borrow from this one.
     lower: OnceLock<Vec<Weak<Lane>>>,
     upper: OnceLock<Vec<Weak<Lane>>>,
+    /// What its own thread and the lane's static threads run. Programs without such lanes are without that code.
+    pub(super) keep: Run,
+    pub(super) run: Run,
+    pub(super) admit: fn(&Lane, &Arc<Core>, &mut Worker, &Arc<Connection>, Message),
 }
 
 /// A thread that waits where others can claim it.
@@ -75,6 +80,9 @@ impl Keeper {
             threads: Mutex::new("dynamic threads", Scope::Lane, Vec::new()),
             lower: OnceLock::new(),
             upper: OnceLock::new(),
+            keep: |lane, core| lane.keep(core),
+            run: |lane, core| lane.run_kept(core, false),
+            admit: Lane::admit,
         })
     }
 
@@ -120,7 +128,7 @@ impl Keeper {
 
 impl Lane {
     /// The loop of a thread of a lane that has a keeper; a dynamic one ends when it has been idle long enough.
-    pub(crate) fn run_kept(self: &Arc<Self>, core: &Arc<Core>, dynamic: bool) {
+    fn run_kept(self: &Arc<Self>, core: &Arc<Core>, dynamic: bool) {
         let (Some(keeper), Some(role)) = (&self.keeper, &self.role) else { return };
         let place = match Wake::new() {
             Ok(bell) => Arc::new(Place {
@@ -233,7 +241,7 @@ impl Lane {
     }
 
     /// The keeper's loop.
-    pub(crate) fn keep(self: &Arc<Self>, core: &Arc<Core>) {
+    fn keep(self: &Arc<Self>, core: &Arc<Core>) {
         let (Some(keeper), Some(role)) = (&self.keeper, &self.role) else { return };
         let mut worker = Worker::for_keeper();
         while !self.stops() {
@@ -312,7 +320,7 @@ impl Lane {
     }
 
     /// Takes in a request that the keeper has read.
-    pub(super) fn admit(&self, core: &Arc<Core>, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
+    fn admit(&self, core: &Arc<Core>, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
         let (Some(keeper), Some(role)) = (&self.keeper, &self.role) else { return };
         let octets = message.parts().1.len() as u64;
         if role.rules.decide(self.situation(keeper), octets) == Verdict::Refuse {

@@ -123,6 +123,7 @@ impl Lane {
         listeners: Vec<Box<dyn Listener>>,
         closing_time: Duration,
         role: Option<Role>,
+        keeper: Option<Keeper>,
     ) -> io::Result<Arc<Self>> {
         let epoll = Epoll::new()?;
         let wake = Wake::new()?;
@@ -134,10 +135,6 @@ impl Lane {
         let slots = u32::try_from(config.connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
         let queue = match config.dispatch {
             Dispatch::HalfSyncHalfAsync { queue, .. } => Some(Queue::new(queue, config.queue_octets)?),
-            _ => None,
-        };
-        let keeper = match &role {
-            Some(role) if role.rules.need_a_keeper() => Some(Keeper::new()?),
             _ => None,
         };
         let rush = match config.dispatch {
@@ -524,7 +521,9 @@ impl Lane {
                 self.push(Work::Rest(place));
             }
             let message = elsewhere.unwrap_or_else(|| worker.detach());
-            self.admit(core, worker, &connection, message);
+            if let Some(keeper) = &self.keeper {
+                (keeper.admit)(self, core, worker, &connection, message);
+            }
             return false;
         }
         if let Some(queue) = &self.queue {

@@ -9,7 +9,7 @@ pub(crate) mod config;
 pub(crate) mod connection;
 mod dedicated;
 mod endings;
-mod keeper;
+pub(crate) mod keeper;
 pub(crate) mod lane;
 mod queue;
 mod ready;
@@ -31,6 +31,9 @@ use crate::rt::station;
 use config::Dispatch;
 use lane::Lane;
 
+/// What a thread of a lane runs.
+pub(crate) type Run = fn(&Arc<Lane>, &Arc<Core>);
+
 /// Starts the threads of a lane.
 pub(crate) fn start(lane: &Arc<Lane>, core: &Arc<Core>, threads: &mut Vec<JoinHandle<()>>) -> io::Result<()> {
     let (leaders, workers) = match lane.config.dispatch {
@@ -40,17 +43,17 @@ pub(crate) fn start(lane: &Arc<Lane>, core: &Arc<Core>, threads: &mut Vec<JoinHa
         Dispatch::ThreadPerConnection { .. } => (SHARED, 0),
         Dispatch::HalfSyncHalfAsync { threads, .. } => (1, threads.max(1)),
     };
-    let spawn = |role: char, index: usize, run: fn(&Arc<Lane>, &Arc<Core>)| {
-        spawn(lane, core, format!("{}/{role}{index}", lane.config.name), run)
+    let spawn =
+        |role: char, index: usize, run: Run| spawn(lane, core, format!("{}/{role}{index}", lane.config.name), run);
+    let run: Run = match &lane.keeper {
+        None => |lane, core| lane.run(core),
+        Some(keeper) => {
+            threads.push(spawn('k', 0, keeper.keep)?);
+            keeper.run
+        }
     };
-    if lane.keeper.is_some() {
-        threads.push(spawn('k', 0, |lane, core| lane.keep(core))?);
-    }
     for index in 0..leaders {
-        threads.push(match lane.keeper {
-            None => spawn('l', index, |lane, core| lane.run(core))?,
-            Some(_) => spawn('l', index, |lane, core| lane.run_kept(core, false))?,
-        });
+        threads.push(spawn('l', index, run)?);
     }
     for index in 0..workers {
         threads.push(spawn('w', index, |lane, core| lane.run_queued(core))?);

@@ -221,7 +221,7 @@ mod tests {
         for dispatch in [Dispatch::Reactive, Dispatch::HalfSyncHalfAsync { threads: 1, queue: 1 }] {
             let nested_wait = Some(NestedWait::Serving { depth: 3 });
             let config = PoolConfig { dispatch, nested_wait, ..PoolConfig::default() };
-            let lane = Lane::new(config, Vec::new(), Duration::ZERO, None).unwrap();
+            let lane = Lane::new(config, Vec::new(), Duration::ZERO, None, None).unwrap();
             enter(&lane, orb.core());
             let (reply, canceller) = (Wake::new().unwrap(), Canceller::new().unwrap());
             let other = canceller.clone();
@@ -238,7 +238,7 @@ mod tests {
     fn listed_work_is_done_while_a_thread_waits() {
         let orb = Orb::new().unwrap();
         let config = PoolConfig { dispatch: Dispatch::Reactive, ..PoolConfig::default() };
-        let lane = Lane::new(config, Vec::new(), Duration::ZERO, None).unwrap();
+        let lane = Lane::new(config, Vec::new(), Duration::ZERO, None, None).unwrap();
         enter(&lane, orb.core());
         let done = Arc::new(AtomicUsize::new(0));
         let late = Monotonic::now() + Duration::from_secs(5);

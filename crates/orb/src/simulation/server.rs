@@ -102,7 +102,7 @@ pub(super) fn lane() -> Arc<Lane> {
         message_timeout: Duration::from_millis(300),
         ..PoolConfig::default()
     };
-    Lane::new(config, Vec::new(), Duration::from_nanos(CLOSING_TIME), None).expect("a lane")
+    Lane::new(config, Vec::new(), Duration::from_nanos(CLOSING_TIME), None, None).expect("a lane")
 }
 
 const THREADS: usize = 2;

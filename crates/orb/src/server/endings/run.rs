@@ -124,7 +124,7 @@ pub(super) fn lane() -> Arc<Lane> {
 pub(super) fn lane_with(output_timeout: Duration) -> Arc<Lane> {
     let dispatch = Dispatch::HalfSyncHalfAsync { threads: 2, queue: 16 };
     let config = PoolConfig { dispatch, output_timeout, ..PoolConfig::default() };
-    Lane::new(config, Vec::new(), HOUR, None).unwrap()
+    Lane::new(config, Vec::new(), HOUR, None, None).unwrap()
 }
 
 /// One connection of a lane, as far as it has come.
