@@ -70,7 +70,7 @@ impl PoaCore {
             self.etherealizes.store(etherealize, Ordering::Release);
             self.life.store(Life::Ending as u8, Ordering::Release);
             self.detour.fetch_or(detour::ENDING, Ordering::AcqRel);
-            family.children.iter().cloned().collect::<Vec<_>>()
+            family.children.clone()
         };
         let orb = self.orb().ok();
         if let Some(orb) = &orb {
