@@ -31,7 +31,7 @@ fn started<T>(thread: std::io::Result<T>) -> Result<T, Failure> {
     thread.map_err(|error| Failure::new(format!("the second thread cannot be started: {error}")))
 }
 
-fn ended<T>(thread: JoinHandle<T>) -> Result<T, Failure> {
+fn ended<T: 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
     thread.join().map_err(|_| Failure::new("the second thread panicked"))
 }
 

@@ -30,7 +30,11 @@ pub(crate) struct RtPoa {
     pub(crate) pool: Option<Arc<Threadpool>>,
     /// Priorities of objects by id, of those that have one of their own and an id that outlives their activation.
     assigned: Assigned,
+    /// [`RtPoa::make_reference`]: only programs that make real-time POAs have its code.
+    reference: MakeReference,
 }
+
+type MakeReference = fn(&RtPoa, &Arc<Core>, &str, &[u8], Option<Priority>) -> ObjectRef;
 
 /// What a POA that is being made wants of its lanes' sockets; taken back unless it is kept. Meanwhile no other POA says anything of them.
 #[must_use = "the claim is given up at once"]
@@ -77,7 +81,14 @@ impl RtPoa {
         let checked = policies.check()?;
         let find = |id| core.rt().pool(id).ok_or(index::THREADPOOL);
         let pool = policies.threadpool.map(find).transpose()?;
-        let rt = RtPoa { policies, model: checked.model, bands: checked.bands, pool, assigned: Assigned::new() };
+        let rt = RtPoa {
+            policies,
+            model: checked.model,
+            bands: checked.bands,
+            pool,
+            assigned: Assigned::new(),
+            reference: Self::make_reference,
+        };
         rt.rules().check().map_err(at_fault)?;
         let endpoints = rt.endpoints(core);
         let offered = |protocol: &Protocol| endpoints.iter().any(|endpoint| protocol.serves(endpoint));
@@ -224,6 +235,10 @@ impl RtPoa {
 
     /// A reference to an object of this POA.
     pub(crate) fn reference(&self, core: &Arc<Core>, type_id: &str, key: &[u8], object: Option<Priority>) -> ObjectRef {
+        (self.reference)(self, core, type_id, key, object)
+    }
+
+    fn make_reference(&self, core: &Arc<Core>, type_id: &str, key: &[u8], object: Option<Priority>) -> ObjectRef {
         let mut lanes = Vec::new();
         if let Some(pool) = &self.pool {
             let mut published = self.rules().published(object);
