@@ -549,7 +549,8 @@ impl Lane {
         keeps
     }
 
-    /// Half-sync/half-async: the message goes to the queue, or back to the client as TRANSIENT.
+    /// Half-sync/half-async: the message goes to the queue, or back to the client as TRANSIENT. Never part of what lanes without a queue run.
+    #[inline(never)]
     fn enqueue(
         &self,
         core: &Arc<Core>,
