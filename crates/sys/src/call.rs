@@ -104,7 +104,7 @@ unsafe fn enter(number: libc::c_long, arguments: [usize; 6]) -> isize {
 }
 
 /// The same through the C library.
-#[cfg(any(test, not(all(target_arch = "x86_64", target_pointer_width = "64"))))]
+#[cfg(any(all(test, not(loom)), not(all(target_arch = "x86_64", target_pointer_width = "64"))))]
 unsafe fn enter_by_library(number: libc::c_long, arguments: [usize; 6]) -> isize {
     let [first, second, third, fourth, fifth, sixth] = arguments;
     // SAFETY: the caller's promise.
