@@ -170,18 +170,23 @@ mod tests {
         }
         let (near, far) = crate::socket::pair().unwrap();
         let thread = std::thread::spawn(move || {
+            let before = counters::snapshot();
             let mut octets = [0; 8];
-            crate::socket::recv(std::os::fd::AsFd::as_fd(&far), &mut octets, crate::socket::Wait::Block)
+            let count = crate::socket::recv(std::os::fd::AsFd::as_fd(&far), &mut octets, crate::socket::Wait::Block);
+            (count.unwrap(), (counters::snapshot() - before).syscalls)
         });
         let id = std::os::unix::thread::JoinHandleExt::as_pthread_t(&thread);
         for number in 1..=50 {
             // SAFETY: the thread is not joined yet.
             assert_eq!(unsafe { libc::pthread_kill(id, libc::SIGUSR2) }, 0);
             while CAUGHT.load(Ordering::SeqCst) < number {
+                assert!(!thread.is_finished());
                 std::thread::yield_now();
             }
         }
         crate::socket::send(std::os::fd::AsFd::as_fd(&near), b"abc", crate::socket::Wait::Block).unwrap();
-        assert_eq!(thread.join().unwrap().unwrap(), 3);
+        let (count, entries) = thread.join().unwrap();
+        assert_eq!(count, 3);
+        assert!(entries > 1, "no signal met the read");
     }
 }

@@ -300,6 +300,7 @@ impl Builder {
                 // Refused: they have been taken away since they were noted.
                 let _ = set_affinity(None, &cores);
             }
+            // Nothing panics before the report: who waits for it would wait for ever.
             let prepared = prepare(affinity, scheduling);
             // Nobody else sets it.
             let _ = report.set(prepared.is_ok());
@@ -315,7 +316,8 @@ impl Builder {
         }
         match thread.join() {
             Ok(Err(error)) => Err(error),
-            _ => Err(io::Error::other("the thread ended before it was prepared")),
+            // It has said that it was refused.
+            Ok(Ok(_)) | Err(_) => Err(io::Error::other("the thread was refused what it asked for")),
         }
     }
 }

@@ -76,7 +76,8 @@ impl PoaCore {
         if let Some(orb) = &orb {
             orb.adapters().note_ending(self);
         }
-        for child in children {
+        // The last first: each leaves the list of children, from its end then.
+        for child in children.into_iter().rev() {
             child.begin_destruction(etherealize);
         }
         if let Some(orb) = &orb {

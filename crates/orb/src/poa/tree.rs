@@ -33,7 +33,7 @@ use crate::rt::poa::RtPoa;
 pub(super) struct Family {
     /// In the order of their names.
     pub(super) children: Vec<Arc<PoaCore>>,
-    /// What the adapter activator is being asked for: no more than there are threads that ask.
+    /// What the adapter activator is being asked for: few, one for each time that it runs.
     arriving: Vec<Arriving>,
     pub(super) activator: Option<Arc<dyn AdapterActivator>>,
 }
@@ -45,7 +45,7 @@ impl Family {
     }
 
     fn child(&self, name: &str) -> Option<&Arc<PoaCore>> {
-        self.place_of(name).ok().map(|place| &self.children[place])
+        self.children.get(self.place_of(name).ok()?)
     }
 
     pub(super) fn forget(&mut self, name: &str) {

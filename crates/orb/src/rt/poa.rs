@@ -30,8 +30,8 @@ pub(crate) struct RtPoa {
     pub(crate) pool: Option<Arc<Threadpool>>,
     /// Priorities of objects by id, of those that have one of their own and an id that outlives their activation.
     assigned: Assigned,
-    /// [`RtPoa::make_reference`]: only programs that make real-time POAs have its code.
-    reference: MakeReference,
+    /// [`RtPoa::make_reference`], reached only through here: a program that makes no POA but the root is without its code.
+    make_reference: MakeReference,
 }
 
 type MakeReference = fn(&RtPoa, &Arc<Core>, &str, &[u8], Option<Priority>) -> ObjectRef;
@@ -87,7 +87,7 @@ impl RtPoa {
             bands: checked.bands,
             pool,
             assigned: Assigned::new(),
-            reference: Self::make_reference,
+            make_reference: Self::make_reference,
         };
         rt.rules().check().map_err(at_fault)?;
         let endpoints = rt.endpoints(core);
@@ -235,7 +235,7 @@ impl RtPoa {
 
     /// A reference to an object of this POA.
     pub(crate) fn reference(&self, core: &Arc<Core>, type_id: &str, key: &[u8], object: Option<Priority>) -> ObjectRef {
-        (self.reference)(self, core, type_id, key, object)
+        (self.make_reference)(self, core, type_id, key, object)
     }
 
     fn make_reference(&self, core: &Arc<Core>, type_id: &str, key: &[u8], object: Option<Priority>) -> ObjectRef {

@@ -30,46 +30,49 @@ use crate::orb::Core;
 
 type Place = (u32, u32);
 
-/// The list, by place and in the order in which their ends began.
+/// The list, by place and in the order in which their ends began, with the moment when each did.
 #[derive(Debug)]
-pub(super) struct Endings(PiMutex<List>);
+pub(super) struct Endings(PiMutex<List<(Monotonic, Arc<Connection>)>>);
 
-#[derive(Debug, Default)]
-struct List {
-    all: HashMap<Place, Ending>,
+/// Values by place, in the order in which they came. Every step takes as long whatever their number.
+#[derive(Debug)]
+struct List<T> {
+    all: HashMap<Place, Linked<T>>,
     first: Option<Place>,
     last: Option<Place>,
 }
 
-/// One of them, between the one whose end began before its own and the one whose end began after.
+/// One of them, between the one that came before it and the one that came after.
 #[derive(Debug)]
-struct Ending {
-    since: Monotonic,
-    connection: Arc<Connection>,
+struct Linked<T> {
+    value: T,
     before: Option<Place>,
     after: Option<Place>,
 }
 
-impl List {
-    fn insert(&mut self, connection: &Arc<Connection>) {
-        let place = connection.place;
+impl<T> List<T> {
+    fn new() -> Self {
+        List { all: HashMap::new(), first: None, last: None }
+    }
+
+    /// At the end; nothing is done where that place has a value.
+    fn insert(&mut self, place: Place, value: impl FnOnce() -> T) {
         if self.all.contains_key(&place) {
             return;
         }
         let before = self.last.replace(place);
         *self.link_after(before) = Some(place);
-        let (since, connection) = (clock::now(), Arc::clone(connection));
-        self.all.insert(place, Ending { since, connection, before, after: None });
+        self.all.insert(place, Linked { value: value(), before, after: None });
     }
 
-    fn remove(&mut self, place: Place) -> Option<(Monotonic, Arc<Connection>)> {
-        let Ending { since, connection, before, after } = self.all.remove(&place)?;
+    fn remove(&mut self, place: Place) -> Option<T> {
+        let Linked { value, before, after } = self.all.remove(&place)?;
         *self.link_after(before) = after;
         match after.and_then(|after| self.all.get_mut(&after)) {
             Some(after) => after.before = before,
             None => self.last = before,
         }
-        Some((since, connection))
+        Some(value)
     }
 
     /// What says which one comes after the one at a place, or which is the first.
@@ -80,20 +83,20 @@ impl List {
         }
     }
 
-    /// In the order in which their ends began.
-    fn iter(&self) -> impl Iterator<Item = &Connection> {
+    fn iter(&self) -> impl Iterator<Item = (Place, &T)> {
         let mut next = self.first;
         std::iter::from_fn(move || {
-            let ending = self.all.get(&next?)?;
-            next = ending.after;
-            Some(&*ending.connection)
+            let place = next?;
+            let linked = self.all.get(&place)?;
+            next = linked.after;
+            Some((place, &linked.value))
         })
     }
 }
 
 impl Endings {
     pub(super) fn new() -> Self {
-        Endings(PiMutex::new("ending connections", Scope::Lane, List::default()))
+        Endings(PiMutex::new("ending connections", Scope::Lane, List::new()))
     }
 
     /// How many there are.
@@ -102,18 +105,18 @@ impl Endings {
     }
 
     fn find(&self, place: Place) -> Option<Arc<Connection>> {
-        self.0.lock().all.get(&place).map(|ending| Arc::clone(&ending.connection))
+        self.0.lock().all.get(&place).map(|ending| Arc::clone(&ending.value.1))
     }
 
     /// All of them, one at a time: what is done with each is done without the lock, which is the whole lane's, and nobody keeps the
     /// descriptor of another one meanwhile.
     pub(super) fn each(&self) -> impl Iterator<Item = Arc<Connection>> + '_ {
-        let places: Vec<Place> = self.0.lock().iter().map(|connection| connection.place).collect();
+        let places: Vec<Place> = self.0.lock().iter().map(|(place, _)| place).collect();
         places.into_iter().filter_map(|place| self.find(place))
     }
 
     fn insert(&self, connection: &Arc<Connection>) {
-        self.0.lock().insert(connection);
+        self.0.lock().insert(connection.place, || (clock::now(), Arc::clone(connection)));
     }
 
     /// Gives a connection up by `retire`, and lists it if somebody is in it.
@@ -121,7 +124,7 @@ impl Endings {
         let mut list = self.0.lock();
         let retired = retire();
         if matches!(retired, Retired::Deferred) {
-            list.insert(connection);
+            list.insert(connection.place, || (clock::now(), Arc::clone(connection)));
         }
         retired
     }
@@ -137,7 +140,7 @@ impl Endings {
     /// Takes out the one that began first, of those that are so.
     fn take_oldest(&self, is_so: impl Fn(&Connection) -> bool) -> Option<(Monotonic, Arc<Connection>)> {
         let mut list = self.0.lock();
-        let place = list.iter().find(|connection| is_so(connection))?.place;
+        let (place, _) = list.iter().find(|(_, (_, connection))| is_so(connection))?;
         list.remove(place)
     }
 }
@@ -301,6 +304,38 @@ impl Lane {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_keeps_its_order_whatever_leaves_it() {
+        let (mut list, mut model) = (List::new(), Vec::<(Place, u32)>::new());
+        let mut state = 1u32;
+        for number in 0..2000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let place = (state >> 16 & 7, 0);
+            if state >> 30 == 0 {
+                let at = model.iter().position(|(other, _)| *other == place);
+                assert_eq!(list.remove(place), at.map(|at| model.remove(at).1));
+            } else {
+                list.insert(place, || number);
+                if model.iter().all(|(other, _)| *other != place) {
+                    model.push((place, number));
+                }
+            }
+            assert!(list.iter().map(|(place, number)| (place, *number)).eq(model.iter().copied()));
+            assert_eq!(
+                (list.first, list.last),
+                (model.first().map(|(place, _)| *place), model.last().map(|(place, _)| *place))
+            );
+        }
+        for (place, number) in model {
+            assert_eq!(list.remove(place), Some(number));
+        }
+        assert_eq!((list.first, list.last, list.all.len()), (None, None, 0));
+    }
+}
 #[cfg(test)]
 mod cuts;
 #[cfg(test)]

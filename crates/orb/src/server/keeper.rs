@@ -52,7 +52,8 @@ pub(crate) struct Keeper {
     /// Lanes whose threads may be borrowed, the highest first, and lanes that may borrow from this one.
     lower: OnceLock<Vec<Weak<Lane>>>,
     upper: OnceLock<Vec<Weak<Lane>>>,
-    /// What its own thread and the lane's static threads run. Programs without such lanes are without that code.
+    /// What its own thread and the lane's static threads run, and what takes in a request that was read. They are reached only through here:
+    /// a program that makes no thread pool (RTCORBA) is without their code.
     pub(super) keep: Run,
     pub(super) run: Run,
     pub(super) admit: fn(&Lane, &Arc<Core>, &mut Worker, &Arc<Connection>, Message),

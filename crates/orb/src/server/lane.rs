@@ -118,6 +118,7 @@ enum Why {
 }
 
 impl Lane {
+    /// `keeper`: of a lane whose role needs one. Who makes the lane makes it, so that a program without such lanes is without its code.
     pub(crate) fn new(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,
