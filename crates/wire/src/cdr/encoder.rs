@@ -781,7 +781,7 @@ mod tests {
             let mut all = Vec::new();
             for (number, part) in (0u32..).zip(parts) {
                 all.extend(number.to_be_bytes());
-                all.extend((part.len() as u32).to_be_bytes());
+                all.extend(u32::try_from(part.len()).unwrap().to_be_bytes());
                 all.extend(*part);
             }
             all
