@@ -40,7 +40,7 @@ fn a_trace_shows_both_processes_and_what_goes_between_them() {
     assert!(waits.iter().all(|wait| wait["args"]["blame"] == "socket"), "{waits:?}");
     // Each call waits for its reply, and what a server's thread does has its names.
     assert!(waits.iter().filter(|wait| wait["args"]["until"] == "reply read").count() == 3, "{waits:?}");
-    for stage in ["request parsed", "servant found", "operation found", "servant done"] {
+    for stage in ["request parsed", "adapter found", "servant found", "operation found", "servant done"] {
         assert_eq!(of(&events, "X", stage).len(), 3, "{stage}");
     }
     assert!(of(&events, "b", "waiting in the queue").is_empty());

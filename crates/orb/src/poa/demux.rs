@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::index::{HashIndex, Writer};
 use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::probe;
 use corelane_sys::slots::{Guard, Retired, SlotTable};
 use corelane_wire::exception::minor;
 
@@ -279,6 +280,7 @@ impl Adapters {
         let Some(running) = self.poas.get(poa.slot, poa.generation) else {
             return act(Found::Refused(self.no_poa(poa)));
         };
+        probe!("adapter found");
         if running.is_open()
             && let Some(active) = running.own(object)
         {
