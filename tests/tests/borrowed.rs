@@ -68,11 +68,13 @@ impl Stream for Noted {
     }
 
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+        // Held meanwhile: who has received the octets finds them noted.
+        let mut log = self.log.0.lock();
         let count = self.inner.send_vectored(slices, wait)?;
         let mut left = count;
         for slice in slices {
             let taken = slice.len().min(left);
-            self.log.0.lock().sent.push(place(&slice[..taken]));
+            log.sent.push(place(&slice[..taken]));
             left -= taken;
         }
         Ok(count)
