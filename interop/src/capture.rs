@@ -80,7 +80,8 @@ pub struct Message {
 /// What the dissector says of a capture.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The system dropped packets before they were captured, so the dissector's word is worth nothing.
+    /// The dissector's word is worth nothing: the system dropped packets before they were captured, or a packet that it takes for malformed ends
+    /// where the receiver's window was full, which may be within a message's header (one octet of it is what it errs at).
     Incomplete,
     /// It saw everything.
     Complete {
@@ -101,12 +102,13 @@ pub struct Capture {
 }
 
 /// The columns that the dissector prints. The summary is the last, as it may have tabs.
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "frame.number",
     "tcp.srcport",
     "tcp.dstport",
     "tcp.analysis.lost_segment",
     "tcp.analysis.ack_lost_segment",
+    "tcp.analysis.window_full",
     "_ws.malformed",
     "giop.minor_version",
     "giop.type",
@@ -206,11 +208,12 @@ fn read(lines: &str, ports: Ports, file: &Path) -> Result<Verdict, String> {
     let mut ended = false;
     for line in lines.lines() {
         let columns: Vec<&str> = line.splitn(COLUMNS.len(), '\t').collect();
-        let [frame, source, target, lost, ack_lost, trouble, minors, kinds, sizes, operations, summary] = columns[..]
+        let [frame, source, target, lost, ack_lost, cut, trouble, minors, kinds, sizes, operations, summary] =
+            columns[..]
         else {
             return Err(format!("tshark printed another line than it was asked for: {line}"));
         };
-        if !(lost.is_empty() && ack_lost.is_empty()) {
+        if !(lost.is_empty() && ack_lost.is_empty() && (cut.is_empty() || trouble.is_empty())) {
             return Ok(Verdict::Incomplete);
         }
         let check = format!("malformed-{}", kind(summary));
@@ -263,10 +266,10 @@ mod tests {
 
     #[test]
     fn packets_become_messages_with_their_senders() {
-        let lines = "4\t7\t1000\t\t\t\t2,2\t0,7\t244,9\tx\tGIOP 1.2 Fragment, s=9 id=2: op=x\n\
-                     5\t1000\t7\t\t\t\t2\t1\t15\t\tGIOP 1.2 Reply, s=15 id=2: No Exception\n\
-                     6\t8\t2000\t\t\t\t0\t0\t30\ty\tGIOP 1.0 Request, s=30 id=2: op=y\n\
-                     7\t7\t1000\t\t\t[Malformed Packet: GIOP]\t1\t0\t30\tshutdown\tGIOP 1.1 Request, s=30 id=2: op=shutdown\n";
+        let lines = "4\t7\t1000\t\t\t1\t\t2,2\t0,7\t244,9\tx\tGIOP 1.2 Fragment, s=9 id=2: op=x\n\
+                     5\t1000\t7\t\t\t\t\t2\t1\t15\t\tGIOP 1.2 Reply, s=15 id=2: No Exception\n\
+                     6\t8\t2000\t\t\t\t\t0\t0\t30\ty\tGIOP 1.0 Request, s=30 id=2: op=y\n\
+                     7\t7\t1000\t\t\t\t[Malformed Packet: GIOP]\t1\t0\t30\tshutdown\tGIOP 1.1 Request, s=30 id=2: op=shutdown\n";
         let Ok(Verdict::Complete { malformed, messages }) = read_lines(lines) else { panic!("not complete") };
         let seen: Vec<_> = messages.iter().map(|m| (m.from, m.calls_back, m.minor, m.kind, m.size)).collect();
         let (client, server) = (Side::Client, Side::Server);
@@ -283,9 +286,11 @@ mod tests {
 
     #[test]
     fn a_capture_with_a_gap_or_without_its_end_is_not_judged() {
-        let shutdown = "7\t7\t1000\t\t\t\t2\t0\t30\tshutdown\tGIOP 1.2 Request, s=30 id=2\n";
-        assert_eq!(read_lines(&format!("6\t7\t1000\t1\t\t\t\t\t\t\tTCP\n{shutdown}")), Ok(Verdict::Incomplete));
+        let shutdown = "7\t7\t1000\t\t\t\t\t2\t0\t30\tshutdown\tGIOP 1.2 Request, s=30 id=2\n";
+        assert_eq!(read_lines(&format!("6\t7\t1000\t1\t\t\t\t\t\t\t\tTCP\n{shutdown}")), Ok(Verdict::Incomplete));
         assert_eq!(read_lines(&shutdown.replace("shutdown", "other")), Ok(Verdict::Incomplete));
+        let cut = "6\t7\t1000\t\t\t1\t[Malformed Packet: GIOP]\t2\t7\t9\t\tGIOP 1.2 Fragment, s=9 id=2\n";
+        assert_eq!(read_lines(&format!("{cut}{shutdown}")), Ok(Verdict::Incomplete));
         assert!(matches!(read_lines(shutdown), Ok(Verdict::Complete { .. })));
         assert!(read_lines("no such line").is_err());
     }

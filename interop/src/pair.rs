@@ -111,7 +111,9 @@ impl Run<'_> {
             report.failed.extend(asked.judge(&messages));
             return judge(&skips, report, &talk, Traffic::Dissected);
         }
-        Err(format!("{CAPTURES} captures lost packets; is the machine overloaded?"))
+        Err(format!(
+            "{CAPTURES} captures lost packets, or were cut where the dissector errs; is the machine overloaded?"
+        ))
     }
 
     fn asked(&self) -> Result<Asked, String> {
