@@ -169,14 +169,23 @@ mod tests {
             assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()), 0);
         }
         let (near, far) = crate::socket::pair().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let before = counters::snapshot();
+            // SAFETY: the call has no arguments and cannot fail.
+            tell.send(unsafe { libc::gettid() }).unwrap();
             let mut octets = [0; 8];
             let count = crate::socket::recv(std::os::fd::AsFd::as_fd(&far), &mut octets, crate::socket::Wait::Block);
             (count.unwrap(), (counters::snapshot() - before).syscalls)
         });
         let id = std::os::unix::thread::JoinHandleExt::as_pthread_t(&thread);
-        for number in 1..=50 {
+        let state = format!("/proc/self/task/{}/stat", told.recv().unwrap());
+        let sleeps = || std::fs::read_to_string(&state).unwrap().rsplit(')').next().unwrap().starts_with(" S");
+        for number in 1..=3 {
+            // In the read, which is all that it waits for.
+            while !sleeps() {
+                std::thread::yield_now();
+            }
             // SAFETY: the thread is not joined yet.
             assert_eq!(unsafe { libc::pthread_kill(id, libc::SIGUSR2) }, 0);
             while CAUGHT.load(Ordering::SeqCst) < number {

@@ -269,8 +269,8 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send. `object` is the
     /// call's own, and lends the connection. No reply if `results` have been read.
     ///
-    /// It is part of its caller, always, as is what it calls on the way to the read that waits for the reply: the kernel overwrites the
-    /// processor's return stack buffer when it runs another process meanwhile (docs/decisions/0010-into-the-kernel-and-back.md).
+    /// It is part of its caller, always, as is what it calls on the way to the read that waits for the reply: the kernel may
+    /// fill the processor's return stack buffer when it runs another process meanwhile (docs/decisions/0010-into-the-kernel-and-back.md).
     #[inline(always)]
     fn run_through(
         &mut self,

@@ -127,8 +127,8 @@ impl Worker {
         self.read(reading, connection, core, Wait::Now)
     }
 
-    /// Reads until one message is whole, or nothing more is there (or the wait is over). It is part of its caller, always: the kernel overwrites
-    /// the processor's return stack buffer when it runs another process meanwhile.
+    /// Reads until one message is whole, or nothing more is there (or the wait is over). It is part of its caller, always: the kernel may
+    /// fill the processor's return stack buffer when it runs another process meanwhile.
     #[inline(always)]
     pub(crate) fn read(&mut self, reading: &mut Reading, connection: &Connection, core: &Core, wait: Wait) -> Read {
         let limits = &core.config().limits;

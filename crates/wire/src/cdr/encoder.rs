@@ -1,6 +1,5 @@
 //! The encoder: values into a reusable buffer, large octet slices beside it.
 
-use std::hint::cold_path;
 use std::ops::Range;
 
 use super::primitive::Numbers;
@@ -120,19 +119,14 @@ impl<'a> Encoder<'a> {
     /// The buffer back, for the next encoder. Segments are not part of it.
     #[must_use]
     #[inline]
-    pub fn into_buffer(mut self) -> Vec<u8> {
-        self.take_buffer()
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.buffer
     }
 
     /// The same where the encoder stays where it is; it is not used any more.
     #[must_use]
     #[inline]
     pub fn take_buffer(&mut self) -> Vec<u8> {
-        // Nothing is left for drop to look for, which the compiler sees.
-        if !matches!(self.first.octets, Piece::None) || self.rare.is_some() {
-            cold_path();
-            (self.first, self.rare) = (Segment::UNUSED, None);
-        }
         std::mem::take(&mut self.buffer)
     }
 
