@@ -80,8 +80,8 @@ pub struct Message {
 /// What the dissector says of a capture.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The dissector's word is worth nothing: the system dropped packets before they were captured, or a packet that it takes for malformed ends
-    /// where the receiver's window was full, which may be within a message's header (one octet of it is what it errs at).
+    /// The dissector's word is worth nothing: packets were dropped before they were captured, or a packet that it takes for malformed ends where
+    /// the receiver's window was full, which may be within a message's header (one octet of it is what it errs at).
     Incomplete,
     /// It saw everything.
     Complete {
@@ -98,16 +98,15 @@ pub struct Capture {
     child: Child,
     ports: Ports,
     file: PathBuf,
+    log: PathBuf,
     folder: PathBuf,
 }
 
 /// The columns that the dissector prints. The summary is the last, as it may have tabs.
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 10] = [
     "frame.number",
     "tcp.srcport",
     "tcp.dstport",
-    "tcp.analysis.lost_segment",
-    "tcp.analysis.ack_lost_segment",
     "tcp.analysis.window_full",
     "_ws.malformed",
     "giop.minor_version",
@@ -137,10 +136,10 @@ impl Capture {
         command.arg("-w").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
         let child =
             command.spawn().map_err(|error| format!("`dumpcap` (Debian's tshark) could not be started: {error}"))?;
-        let mut capture = Self { child, ports, file, folder: folder.to_path_buf() };
+        let mut capture = Self { child, ports, file, log, folder: folder.to_path_buf() };
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
-            let said = fs::read_to_string(&log).unwrap_or_default();
+            let said = fs::read_to_string(&capture.log).unwrap_or_default();
             if capture.file.exists() && said.contains("File: ") {
                 return Ok(capture);
             }
@@ -160,12 +159,16 @@ impl Capture {
     /// tshark is missing or cannot read the capture.
     pub fn finish(mut self, preferences: &[&str]) -> Result<Verdict, String> {
         self.stop()?;
-        let filter = "giop || _ws.malformed || tcp.analysis.lost_segment || tcp.analysis.ack_lost_segment";
+        if dropped(&fs::read_to_string(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))?)? > 0 {
+            return Ok(Verdict::Incomplete);
+        }
         let mut command = Command::new("tshark");
         // Without these the dissector leaves messages above ten million octets alone, and a port's number says what its packets are.
         command.args(["-o", "giop.max_message_size:100000000", "-o", "tcp.try_heuristic_first:TRUE"]);
+        // A sender that moves to another core has packets captured out of order.
+        command.args(["-o", "tcp.reassemble_out_of_order:TRUE"]);
         command.args(preferences.iter().flat_map(|preference| ["-o", preference]));
-        command.arg("-r").arg(&self.file).args(["-Y", filter, "-T", "fields"]);
+        command.arg("-r").arg(&self.file).args(["-Y", "giop || _ws.malformed", "-T", "fields"]);
         command.args(COLUMNS.iter().flat_map(|column| ["-e", column]));
         // tshark warns about root on its standard error, so that does not belong to the answer.
         let finished = process::run_apart(command, "tshark", &self.folder, Duration::from_secs(120))?;
@@ -201,6 +204,13 @@ impl Drop for Capture {
     }
 }
 
+/// The packets that dumpcap says were dropped, in the last line of `said`.
+fn dropped(said: &str) -> Result<u64, String> {
+    let counts = said.lines().find(|line| line.starts_with("Packets received/dropped on interface"));
+    let dropped = counts.and_then(|line| line.split_once(" (pcap:")?.0.rsplit('/').next()?.parse().ok());
+    dropped.ok_or_else(|| format!("dumpcap does not say whether it dropped packets:\n{said}"))
+}
+
 /// Reads what tshark printed, a line for each packet.
 fn read(lines: &str, ports: Ports, file: &Path) -> Result<Verdict, String> {
     let mut malformed: Vec<Failed> = Vec::new();
@@ -208,12 +218,10 @@ fn read(lines: &str, ports: Ports, file: &Path) -> Result<Verdict, String> {
     let mut ended = false;
     for line in lines.lines() {
         let columns: Vec<&str> = line.splitn(COLUMNS.len(), '\t').collect();
-        let [frame, source, target, lost, ack_lost, cut, trouble, minors, kinds, sizes, operations, summary] =
-            columns[..]
-        else {
+        let [frame, source, target, cut, trouble, minors, kinds, sizes, operations, summary] = columns[..] else {
             return Err(format!("tshark printed another line than it was asked for: {line}"));
         };
-        if !(lost.is_empty() && ack_lost.is_empty() && (cut.is_empty() || trouble.is_empty())) {
+        if !(cut.is_empty() || trouble.is_empty()) {
             return Ok(Verdict::Incomplete);
         }
         let check = format!("malformed-{}", kind(summary));
@@ -266,10 +274,10 @@ mod tests {
 
     #[test]
     fn packets_become_messages_with_their_senders() {
-        let lines = "4\t7\t1000\t\t\t1\t\t2,2\t0,7\t244,9\tx\tGIOP 1.2 Fragment, s=9 id=2: op=x\n\
-                     5\t1000\t7\t\t\t\t\t2\t1\t15\t\tGIOP 1.2 Reply, s=15 id=2: No Exception\n\
-                     6\t8\t2000\t\t\t\t\t0\t0\t30\ty\tGIOP 1.0 Request, s=30 id=2: op=y\n\
-                     7\t7\t1000\t\t\t\t[Malformed Packet: GIOP]\t1\t0\t30\tshutdown\tGIOP 1.1 Request, s=30 id=2: op=shutdown\n";
+        let lines = "4\t7\t1000\t1\t\t2,2\t0,7\t244,9\tx\tGIOP 1.2 Fragment, s=9 id=2: op=x\n\
+                     5\t1000\t7\t\t\t2\t1\t15\t\tGIOP 1.2 Reply, s=15 id=2: No Exception\n\
+                     6\t8\t2000\t\t\t0\t0\t30\ty\tGIOP 1.0 Request, s=30 id=2: op=y\n\
+                     7\t7\t1000\t\t[Malformed Packet: GIOP]\t1\t0\t30\tshutdown\tGIOP 1.1 Request, s=30 id=2: op=shutdown\n";
         let Ok(Verdict::Complete { malformed, messages }) = read_lines(lines) else { panic!("not complete") };
         let seen: Vec<_> = messages.iter().map(|m| (m.from, m.calls_back, m.minor, m.kind, m.size)).collect();
         let (client, server) = (Side::Client, Side::Server);
@@ -285,11 +293,21 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_with_a_gap_or_without_its_end_is_not_judged() {
-        let shutdown = "7\t7\t1000\t\t\t\t\t2\t0\t30\tshutdown\tGIOP 1.2 Request, s=30 id=2\n";
-        assert_eq!(read_lines(&format!("6\t7\t1000\t1\t\t\t\t\t\t\t\tTCP\n{shutdown}")), Ok(Verdict::Incomplete));
+    fn dropped_packets_are_counted() {
+        let said = |counts: &str| {
+            format!("File: x\nPackets captured: 7\nPackets received/dropped on interface 'lo': {counts}\n")
+        };
+        assert_eq!(dropped(&said("7/0 (pcap:0/dumpcap:0/flushed:0/ps_ifdrop:0) (100.0%)")), Ok(0));
+        assert_eq!(dropped(&said("7/12 (pcap:12/dumpcap:0/flushed:0/ps_ifdrop:0) (36.8%)")), Ok(12));
+        assert!(dropped(&said("7")).is_err());
+        assert!(dropped("File: x").is_err());
+    }
+
+    #[test]
+    fn a_capture_cut_where_the_dissector_errs_or_without_its_end_is_not_judged() {
+        let shutdown = "7\t7\t1000\t\t\t2\t0\t30\tshutdown\tGIOP 1.2 Request, s=30 id=2\n";
         assert_eq!(read_lines(&shutdown.replace("shutdown", "other")), Ok(Verdict::Incomplete));
-        let cut = "6\t7\t1000\t\t\t1\t[Malformed Packet: GIOP]\t2\t7\t9\t\tGIOP 1.2 Fragment, s=9 id=2\n";
+        let cut = "6\t7\t1000\t1\t[Malformed Packet: GIOP]\t2\t7\t9\t\tGIOP 1.2 Fragment, s=9 id=2\n";
         assert_eq!(read_lines(&format!("{cut}{shutdown}")), Ok(Verdict::Incomplete));
         assert!(matches!(read_lines(shutdown), Ok(Verdict::Complete { .. })));
         assert!(read_lines("no such line").is_err());

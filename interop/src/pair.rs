@@ -14,7 +14,7 @@ use crate::skips::Skips;
 /// How long a client may take for all its checks; it takes a few seconds alone.
 const LIFE: Duration = Duration::from_secs(180);
 
-/// How often a run is repeated because its capture lost packets.
+/// How often a run is repeated because nothing can be told from its capture.
 const CAPTURES: usize = 5;
 
 /// Whether the traffic of a run is captured and judged by Wireshark's dissector too.
