@@ -35,7 +35,8 @@ pub(crate) const OWNED_FROM: usize = RESERVE_ABOVE;
 /// A connection to a server, used by one call at a time.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
-    stream: Box<dyn Stream>,
+    /// Its stream.
+    watched: Watched,
     endpoint: Endpoint,
     /// Connections that are begun later have higher ones.
     pub(super) number: u64,
@@ -44,7 +45,6 @@ pub(crate) struct ClientConnection {
     spares: Spares,
     /// Memory of the last request, for the next one.
     pub(crate) request_memory: Vec<u8>,
-    next_id: u32,
     abandoned: u32,
     /// The code sets announced to the server.
     pub(crate) announced: Option<CodeSets>,
@@ -52,11 +52,10 @@ pub(crate) struct ClientConnection {
     broken: bool,
     /// The server has been told which band of priorities it carries, if it is one's. One that has not is never given back.
     is_bound: bool,
-    /// A call has used it since it was last asked how long it has been idle.
-    used: bool,
+    /// The id of the last request when it was last asked how long it has been idle.
+    idle_after: Option<u32>,
     idle_since: Monotonic,
     forks: u64,
-    watched: Watched,
     pub(super) held: Held,
 }
 
@@ -146,26 +145,26 @@ impl ClientConnection {
         pool: Weak<Pool>,
         number: u64,
     ) -> io::Result<Self> {
-        let is_bound = pool.upgrade().is_none_or(|pool| pool.band().range().is_none());
-        let watched = core.watch(&*stream, pool)?;
+        let band = pool.upgrade().map(|pool| pool.band());
+        let is_bound = band.is_none_or(|band| band.range().is_none());
+        // Who has a real-time priority is not to learn of the end later than others would tell.
+        let watched = core.watch(stream, pool, band.is_some_and(|band| band.is_real_time()))?;
         Ok(ClientConnection {
-            stream,
+            watched,
             endpoint: endpoint.clone(),
             number,
             framer: Framer::new(),
             received: ReceiveBuffer::new(),
             spares: core.spares().clone(),
             request_memory: Vec::with_capacity(1024),
-            next_id: 0,
             abandoned: 0,
             announced: None,
             coarse: Duration::ZERO,
             broken: false,
             is_bound,
-            used: true,
+            idle_after: None,
             idle_since: Monotonic::from_nanos(0),
             forks: corelane_sys::process::generation(),
-            watched,
             held: Held::default(),
         })
     }
@@ -207,12 +206,12 @@ impl ClientConnection {
             if now < since + delay {
                 return Ok(Some(since + delay));
             }
-            match self.stream.send(&self.held.octets, Wait::Now) {
+            match self.watched.stream().send(&self.held.octets, Wait::Now) {
                 Ok(sent) => drop(self.held.octets.drain(..sent)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => {
                     self.broken = true;
-                    return Err((self.stream.peer().clone(), std::mem::take(&mut self.held.octets).len()));
+                    return Err((self.watched.stream().peer().clone(), std::mem::take(&mut self.held.octets).len()));
                 }
             }
             if !self.held.octets.is_empty() {
@@ -225,7 +224,7 @@ impl ClientConnection {
 
     /// How long no call has used it, in steps of how often this is asked.
     pub(crate) fn idle_for(&mut self, now: Monotonic) -> Duration {
-        if std::mem::take(&mut self.used) {
+        if self.idle_after.replace(self.watched.last_request()) != Some(self.watched.last_request()) {
             self.idle_since = now;
         }
         now.since(self.idle_since)
@@ -249,9 +248,13 @@ impl ClientConnection {
     /// A request id; even, as bidirectional GIOP wants of the side that connected.
     #[inline]
     pub(crate) fn request_id(&mut self) -> u32 {
-        self.used = true;
-        self.next_id = self.next_id.wrapping_add(2);
-        self.next_id
+        self.watched.next_request()
+    }
+
+    /// Whether a request may go out whose end no reply tells.
+    #[inline]
+    pub(crate) fn takes_oneways(&mut self) -> bool {
+        self.watched.keep()
     }
 
     /// Asks the transport to keep `due`. A coarse time-out costs a system call only where the one before was shorter, or longer by more
@@ -274,7 +277,7 @@ impl ClientConnection {
         let longer = self.coarse.checked_sub(coarse);
         if longer.is_none_or(|longer| longer > coarse / 8) {
             let late = coarse.saturating_add(clock::coarse_lag());
-            self.stream.set_coarse_timeouts(late, late)?;
+            self.watched.stream().set_coarse_timeouts(late, late)?;
             self.coarse = coarse;
         }
         Ok(())
@@ -348,7 +351,7 @@ impl ClientConnection {
     #[inline]
     fn send_whole(&mut self, whole: &[u8], due: Due) -> Result<(), (Written, Broken)> {
         let wait = self.wait(due).map_err(|broken| (Written::Nothing, broken))?;
-        match self.stream.send(whole, wait) {
+        match self.watched.stream().send(whole, wait) {
             Ok(sent) if sent == whole.len() => Ok(()),
             Ok(sent) => {
                 let rest = whole.get(sent..).unwrap_or_default();
@@ -368,7 +371,7 @@ impl ClientConnection {
         let mut written = Written::Nothing;
         let mut wait = self.wait(due).map_err(|broken| (written, broken))?;
         loop {
-            match self.stream.send_vectored(left, wait) {
+            match self.watched.stream().send_vectored(left, wait) {
                 Ok(sent) => {
                     IoSlice::advance_slices(&mut left, sent);
                     if left.is_empty() {
@@ -440,8 +443,8 @@ impl ClientConnection {
     /// Waits for octets until `moment`, while the thread serves its lane, if it does, and `canceller` has not been used.
     #[cold]
     fn wait_otherwise(&self, moment: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<(), Broken> {
-        let Some(fd) = self.stream.readiness() else { return Ok(()) };
-        let mut told = self.stream.ask_to_poll()? == Some(true);
+        let Some(fd) = self.watched.stream().readiness() else { return Ok(()) };
+        let mut told = self.watched.stream().ask_to_poll()? == Some(true);
         while !told && serving::is_serving() {
             let waited = serving::until_readable(fd, moment, canceller)?;
             // Where it is too deep in upcalls to serve, it waits in place.
@@ -449,7 +452,7 @@ impl ClientConnection {
         }
         let Some(canceller) = canceller else { return Ok(()) };
         loop {
-            if self.stream.ask_to_poll()? == Some(true) {
+            if self.watched.stream().ask_to_poll()? == Some(true) {
                 return Ok(());
             }
             canceller.wait_beside(fd, moment)?;
@@ -461,7 +464,7 @@ impl ClientConnection {
 
     /// Whether a descriptor that has become readable means that there are octets, or the time is over anyway.
     fn is_told(&self, moment: Option<Monotonic>) -> io::Result<bool> {
-        Ok(moment.is_some_and(Monotonic::is_past) || self.stream.ask_to_poll()?.is_none_or(|there| there))
+        Ok(moment.is_some_and(Monotonic::is_past) || self.watched.stream().ask_to_poll()?.is_none_or(|there| there))
     }
 
     /// The first whole message of what has arrived; if there is none, how many octets it takes.
@@ -486,7 +489,7 @@ impl ClientConnection {
     /// Reads what there is, `wanted` octets in all at best.
     #[inline(always)]
     pub(crate) fn fill(&mut self, wanted: usize, wait: Wait) -> Result<(), Broken> {
-        match self.stream.recv(self.received.room(wanted, &self.spares), wait) {
+        match self.watched.stream().recv(self.received.room(wanted, &self.spares), wait) {
             Ok(0) => {
                 self.broken = true;
                 Err(Broken::Io(io::ErrorKind::UnexpectedEof.into()))
@@ -536,7 +539,7 @@ impl ClientConnection {
         let mut list = no_slices();
         let slices = cancel.gather(&mut list, IoSlice::new);
         // A hint only: if it does not fit, it is not worth waiting for, but half of it would break the stream.
-        match self.stream.send_vectored(slices, Wait::Now) {
+        match self.watched.stream().send_vectored(slices, Wait::Now) {
             Ok(sent) if sent == slices.iter().map(|slice| slice.len()).sum::<usize>() => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => self.broken = true,
@@ -553,7 +556,7 @@ impl ClientConnection {
     }
 
     pub(crate) fn peer(&self) -> &Peer {
-        self.stream.peer()
+        self.watched.stream().peer()
     }
 
     /// Whether replies to calls given up are still to come.
@@ -575,7 +578,7 @@ impl ClientConnection {
                 }
                 Ok(Step::Absorbed(len) | Step::Assembled { len, .. }) => self.received.consume(len),
                 Ok(Step::NeedMore(wanted)) => {
-                    match self.stream.recv(self.received.room(wanted, &self.spares), Wait::Now) {
+                    match self.watched.stream().recv(self.received.room(wanted, &self.spares), Wait::Now) {
                         Ok(count) if count > 0 => self.received.filled(count),
                         _ => return false,
                     }
@@ -598,9 +601,9 @@ impl Drop for ClientConnection {
         if corelane_sys::process::generation() == self.forks {
             if !self.held.octets.is_empty() && !self.broken {
                 // Nobody is left to be told if they do not fit.
-                let _ = self.stream.send(&self.held.octets, Wait::Now);
+                let _ = self.watched.stream().send(&self.held.octets, Wait::Now);
             }
-            self.stream.shutdown(Half::Both);
+            self.watched.stream().shutdown(Half::Both);
         }
     }
 }

@@ -1,12 +1,18 @@
-//! Watching idle connections for the end: nothing is written to a connection that the peer has already closed.
+//! Watching connections for the end: nothing is written to a connection that the peer has already closed.
 //!
 //! One thread per ORB, made with the first connection, waits for hang-ups of all of them. Replies do not wake it. It is in the ordinary
 //! class and on the cores of the thread that made the ORB, whoever made that connection; what others may wait for it does at their
 //! priority.
+//!
+//! To the kernel each reply is an event of a watched connection, whether anybody waits for it or not, and costs its sender time. So
+//! callers that make [`STEADY`] calls within a [`ROUND`] leave their connection unwatched: they read, and learn of the end as soon as
+//! this thread would. The thread looks every round which of those are quiet, and watches them again. Requests without a reply learn
+//! nothing: a connection that carries such is watched.
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -14,7 +20,8 @@ use corelane_net::Stream;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::epoll::{Epoll, Event, Interest};
 use corelane_sys::eventfd::Wake;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::poll;
 use corelane_sys::slots::{Retired, SlotTable};
 use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling};
 
@@ -22,6 +29,27 @@ use super::pool::Pool;
 use crate::orb::Core;
 
 const STOP: u64 = u64::MAX;
+
+/// How often the thread looks which connections have become quiet, while one is not watched.
+const ROUND: Duration = Duration::from_millis(50);
+
+/// Calls in a round that make a use steady.
+const STEADY: u32 = 64;
+
+/// With fewer in a round it is not steady any more.
+const QUIET: u32 = 16;
+
+/// From one request id to the next: even ones, as bidirectional GIOP wants of the side that connected.
+const ID_STEP: u32 = 2;
+
+/// It is watched, and need not be when it is in steady use.
+const WATCHED: u8 = 0;
+/// It is in steady use, and not watched.
+const LEFT: u8 = 1;
+/// It is watched, and carried a request without a reply not long ago.
+const KEPT: u8 = 2;
+/// It is watched always, if there is anything to watch.
+const ALWAYS: u8 = 3;
 
 /// The thread and what it watches.
 pub(crate) struct Watcher {
@@ -39,18 +67,36 @@ struct Shared {
     /// The ORB that is tidied now and then, and how often.
     tidied: OnceLock<(Weak<Core>, Duration)>,
     entries: SlotTable<Entry>,
+    /// The slots and generations of those that are not watched; there is room for all. Whoever has it begins and ends watching.
+    left: PiMutex<Vec<(u32, u32)>>,
+    /// The thread looks every round, or has been woken to; who sets it wakes it.
+    rounds: AtomicBool,
 }
 
 struct Entry {
-    hung_up: Arc<AtomicBool>,
+    line: Arc<Line>,
     /// Closes the connection if nobody uses it.
     pool: Weak<Pool>,
 }
 
-/// A connection's entry; watching ends when it is dropped.
+/// What a connection and the thread both know.
+struct Line {
+    stream: Box<dyn Stream>,
+    hung_up: AtomicBool,
+    /// The last request id. Only who has the connection writes it.
+    request: AtomicU32,
+    /// What that was a round ago, while the connection is not watched.
+    seen: AtomicU32,
+    /// One of the states above. Only who has the connection writes it, but that the thread ends `LEFT`.
+    watching: AtomicU8,
+}
+
+/// A connection's stream; watching ends when it is dropped.
 pub(crate) struct Watched {
-    hung_up: Arc<AtomicBool>,
+    line: Arc<Line>,
     entry: Option<(Arc<Shared>, u32, u32)>,
+    /// When the calls that may be steady began.
+    since: Monotonic,
 }
 
 impl Watcher {
@@ -60,21 +106,33 @@ impl Watcher {
         epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP, Interest::READABLE | Interest::EDGE)?;
         let entries = SlotTable::new("watched connections", Scope::Orb, most);
         let (stop, tidied) = (AtomicBool::new(false), OnceLock::new());
-        let shared = Arc::new(Shared { stamp, epoll, wake, stop, tidied, entries });
+        let left = PiMutex::new("connections not watched", Scope::Orb, Vec::new());
+        let rounds = AtomicBool::new(false);
+        let shared = Arc::new(Shared { stamp, epoll, wake, stop, tidied, entries, left, rounds });
         Ok(Watcher { shared, cores, thread: Mutex::new("watcher thread", Scope::Orb, None) })
     }
 
-    /// Watches `stream`; a stream without a descriptor is not watched and never known to have hung up.
-    pub(crate) fn watch(&self, stream: &dyn Stream, pool: Weak<Pool>) -> io::Result<Watched> {
-        let hung_up = Arc::new(AtomicBool::new(false));
-        let Some(fd) = stream.readiness() else { return Ok(Watched { hung_up, entry: None }) };
+    /// Watches `stream`, `always` or while it is not in steady use; a stream without a descriptor is not watched and never known to have hung up.
+    pub(crate) fn watch(&self, stream: Box<dyn Stream>, pool: Weak<Pool>, always: bool) -> io::Result<Watched> {
+        let always = always || stream.readiness().is_none();
+        let watching = AtomicU8::new(if always { ALWAYS } else { WATCHED });
+        let (request, seen) = (AtomicU32::new(0), AtomicU32::new(0));
+        let line = Arc::new(Line { stream, hung_up: AtomicBool::new(false), request, seen, watching });
+        let mut watched = Watched { line, entry: None, since: crate::clock::now() };
+        let Some(fd) = watched.line.stream.readiness() else { return Ok(watched) };
         self.start()?;
-        let entry = Entry { hung_up: Arc::clone(&hung_up), pool };
+        let entry = Entry { line: Arc::clone(&watched.line), pool };
         let (slot, generation) =
             self.shared.entries.insert(entry).map_err(|full| io::Error::other(full.to_string()))?;
-        let token = (u64::from(slot) << 32) | u64::from(generation);
-        let watched = Watched { hung_up, entry: Some((Arc::clone(&self.shared), slot, generation)) };
-        self.shared.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)?;
+        let added = self.shared.add(fd, slot, generation);
+        watched.entry = Some((Arc::clone(&self.shared), slot, generation));
+        added?;
+        if !always {
+            let most = self.shared.entries.len();
+            let mut left = self.shared.left.lock();
+            let more = most.saturating_sub(left.len());
+            left.reserve(more);
+        }
         Ok(watched)
     }
 
@@ -123,10 +181,11 @@ impl Shared {
         let mut events = [Event::EMPTY; 32];
         let mut tidied = Monotonic::now();
         let mut held: Option<Monotonic> = None;
+        let mut round: Option<Monotonic> = None;
         while !self.stop.load(Ordering::Acquire) {
             let period = self.tidied.get().map(|(_, period)| *period);
-            let held_for = held.map(Monotonic::remaining);
-            let patience = period.into_iter().chain(held_for).min();
+            let moments = held.into_iter().chain(round).map(Monotonic::remaining);
+            let patience = period.into_iter().chain(moments).min();
             let count = match self.epoll.wait(&mut events, patience) {
                 Ok(count) => count,
                 Err(error) => return self.failed(&error),
@@ -139,10 +198,13 @@ impl Shared {
                     tidied = Monotonic::now();
                 }
             }
+            if round.is_none_or(Monotonic::is_past) {
+                round = self.look_around().then(|| Monotonic::now() + ROUND);
+            }
             for event in &events[..count] {
                 let (slot, generation) = ((event.token() >> 32) as u32, event.token() as u32);
                 let Some(entry) = self.entries.get(slot, generation) else { continue };
-                entry.hung_up.store(true, Ordering::Release);
+                entry.line.hung_up.store(true, Ordering::Release);
                 let pool = entry.pool.upgrade();
                 drop(entry);
                 if let (Some(pool), Some(core)) = (pool, &core) {
@@ -150,6 +212,43 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Watches those that were left and are quiet. Whether to look again in a round.
+    fn look_around(&self) -> bool {
+        // Who leaves one from here on wakes the thread.
+        if !self.rounds.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        let mut left = self.left.lock();
+        left.retain(|&(slot, generation)| {
+            let Some(entry) = self.entries.get(slot, generation) else { return false };
+            let request = entry.line.request.load(Ordering::Relaxed);
+            let calls = request.wrapping_sub(entry.line.seen.swap(request, Ordering::Relaxed)) / ID_STEP;
+            if calls < QUIET {
+                self.resume(&entry.line, slot, generation);
+                entry.line.watching.store(WATCHED, Ordering::Release);
+            }
+            calls >= QUIET
+        });
+        let again = !left.is_empty();
+        if again {
+            self.rounds.store(true, Ordering::Release);
+        }
+        again
+    }
+
+    /// Watches again what was left. Where the kernel refuses, the next call takes another connection.
+    fn resume(&self, line: &Line, slot: u32, generation: u32) {
+        if line.stream.readiness().is_some_and(|fd| self.add(fd, slot, generation).is_err()) {
+            line.hung_up.store(true, Ordering::Release);
+        }
+    }
+
+    /// Hang-ups of a connection, also one that has been, are told to the thread.
+    fn add(&self, fd: BorrowedFd<'_>, slot: u32, generation: u32) -> io::Result<()> {
+        let token = (u64::from(slot) << 32) | u64::from(generation);
+        self.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)
     }
 
     /// The thread ends early: hang-ups are found out by calls from now on, and nothing is tidied.
@@ -163,15 +262,93 @@ impl Shared {
 
 impl Watched {
     #[inline]
+    pub(crate) fn stream(&self) -> &dyn Stream {
+        &*self.line.stream
+    }
+
+    #[inline]
     pub(crate) fn hung_up(&self) -> bool {
-        self.hung_up.load(Ordering::Acquire)
+        self.line.hung_up.load(Ordering::Acquire)
+    }
+
+    /// The id of the last request.
+    pub(crate) fn last_request(&self) -> u32 {
+        self.line.request.load(Ordering::Relaxed)
+    }
+
+    /// An id for the next request.
+    #[inline]
+    pub(crate) fn next_request(&mut self) -> u32 {
+        let id = self.last_request().wrapping_add(ID_STEP);
+        self.line.request.store(id, Ordering::Relaxed);
+        if id.is_multiple_of(STEADY * ID_STEP) {
+            self.used_much(id);
+        }
+        id
+    }
+
+    /// So many calls have been made since this was called last.
+    #[cold]
+    fn used_much(&mut self, id: u32) {
+        let watching = self.line.watching.load(Ordering::Relaxed);
+        if watching == ALWAYS || watching == LEFT {
+            return;
+        }
+        let now = crate::clock::now();
+        let since = std::mem::replace(&mut self.since, now);
+        if watching == KEPT {
+            self.line.watching.store(WATCHED, Ordering::Release);
+        } else if now.since(since) <= ROUND {
+            self.leave(id);
+        }
+    }
+
+    /// Ends watching until the thread finds the connection quiet.
+    fn leave(&self, id: u32) {
+        let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, self.line.stream.readiness()) else { return };
+        let mut left = shared.left.lock();
+        if shared.epoll.remove(fd).is_err() {
+            // It stays watched.
+            return;
+        }
+        // What is left of this round counts as a whole one.
+        self.line.seen.store(id.wrapping_sub(STEADY * ID_STEP), Ordering::Relaxed);
+        self.line.watching.store(LEFT, Ordering::Release);
+        left.push((*slot, *generation));
+        drop(left);
+        if !shared.rounds.swap(true, Ordering::AcqRel) {
+            shared.wake.notify();
+        }
+    }
+
+    /// Sees to it that the connection is watched, for a request without a reply. False if it has hung up.
+    #[inline]
+    pub(crate) fn keep(&mut self) -> bool {
+        self.line.watching.load(Ordering::Acquire) >= KEPT || self.watch_on()
+    }
+
+    #[cold]
+    fn watch_on(&mut self) -> bool {
+        let line = &self.line;
+        let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, line.stream.readiness()) else { return true };
+        let mut left = shared.left.lock();
+        if line.watching.load(Ordering::Relaxed) == LEFT {
+            shared.resume(line, *slot, *generation);
+            left.retain(|one| one != &(*slot, *generation));
+            // The thread is told of a hang-up too, but maybe too late for this request.
+            if poll::ended(fd).map_or(true, |ended| ended.reading) {
+                line.hung_up.store(true, Ordering::Release);
+            }
+        }
+        line.watching.store(KEPT, Ordering::Release);
+        !self.hung_up()
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
         if let Some((shared, slot, generation)) = self.entry.take() {
-            // The kernel forgets the descriptor when the stream is dropped.
+            // The kernel forgets the descriptor when the stream is dropped, by whoever has the entry last.
             let _: Retired<_> = shared.entries.retire(slot, generation);
         }
     }
@@ -186,5 +363,172 @@ impl fmt::Debug for Watched {
 impl fmt::Debug for Watcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watcher").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::os::fd::{AsFd, AsRawFd};
+    use std::{fs, thread};
+
+    use corelane_net::{Endpoint, Tcp, Transport};
+
+    use super::*;
+    use crate::clock;
+
+    /// A connection that nobody but the test uses, and its peer.
+    struct Played {
+        watcher: Watcher,
+        watched: Watched,
+        peer: TcpStream,
+    }
+
+    impl Played {
+        fn new(always: bool) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let endpoint = Endpoint::tcp("127.0.0.1", listener.local_addr().unwrap().port());
+            let stream = Tcp::new().connect(&endpoint, None).unwrap();
+            let watcher = Watcher::new(9, 0, None).unwrap();
+            let watched = watcher.watch(stream, Weak::new(), always).unwrap();
+            Played { watcher, watched, peer: listener.accept().unwrap().0 }
+        }
+
+        /// The thread is not there: the test looks around.
+        fn alone(always: bool) -> Self {
+            let played = Self::new(always);
+            played.watcher.stop();
+            played
+        }
+
+        fn shared(&self) -> &Shared {
+            &self.watcher.shared
+        }
+
+        /// What the connection's state is; that the kernel and the list agree.
+        fn state(&self) -> u8 {
+            let left = self.shared().left.lock();
+            let watching = self.watched.line.watching.load(Ordering::Relaxed);
+            let file = format!("/proc/self/fdinfo/{}", self.shared().epoll.as_fd().as_raw_fd());
+            let fd = self.watched.stream().readiness().unwrap().as_raw_fd().to_string();
+            let members = fs::read_to_string(file).unwrap();
+            let is_there = members.lines().any(|line| line.split_whitespace().take(2).eq(["tfd:", fd.as_str()]));
+            assert_eq!((is_there, left.len()), (watching != LEFT, usize::from(watching == LEFT)), "{members}");
+            watching
+        }
+
+        /// Calls that together take `time`.
+        fn call(&mut self, calls: u32, time: Duration) {
+            let begin = Monotonic::from_nanos(1_000_000_000);
+            self.watched.since = begin;
+            clock::set(Some(begin + time));
+            for _ in 0..calls {
+                self.watched.next_request();
+            }
+            clock::set(None);
+        }
+
+        /// Waits for what the thread does.
+        fn wait(&self, what: &str, until: impl Fn(&Self) -> bool) {
+            let end = Monotonic::now() + Duration::from_secs(20);
+            while !until(self) {
+                assert!(!end.is_past(), "not {what}");
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_in_steady_use_is_left_until_it_is_quiet() {
+        let mut played = Played::alone(false);
+        for _ in 0..3 {
+            played.call(STEADY - 1, Duration::ZERO);
+            assert_eq!(played.state(), WATCHED);
+            played.call(STEADY, ROUND);
+            assert_eq!(played.state(), LEFT);
+            // The calls before count, as they may all have been in this round; then those between.
+            for calls in [0, QUIET, 5 * STEADY] {
+                played.call(calls, ROUND);
+                assert!(played.shared().look_around());
+                assert_eq!(played.state(), LEFT);
+            }
+            played.call(QUIET - 1, ROUND);
+            assert!(!played.shared().look_around());
+            assert_eq!(played.state(), WATCHED);
+            let rest = (STEADY - played.watched.last_request() / ID_STEP % STEADY) % STEADY;
+            played.call(rest, 2 * ROUND);
+            assert_eq!(played.state(), WATCHED);
+        }
+        played.call(9 * STEADY, ROUND + Duration::from_nanos(1));
+        assert_eq!(played.state(), LEFT, "the time begins anew");
+    }
+
+    #[test]
+    fn calls_that_take_longer_are_not_steady() {
+        let mut played = Played::alone(false);
+        for _ in 0..9 {
+            played.call(STEADY, ROUND + Duration::from_nanos(1));
+            assert_eq!(played.state(), WATCHED);
+        }
+        assert!(!played.shared().look_around());
+    }
+
+    #[test]
+    fn who_carries_requests_without_a_reply_is_not_left() {
+        let mut played = Played::alone(false);
+        played.call(STEADY, ROUND);
+        assert_eq!(played.state(), LEFT);
+        for _ in 0..3 {
+            assert!(played.watched.keep());
+            assert_eq!(played.state(), KEPT);
+            played.call(STEADY, ROUND);
+            assert_eq!(played.state(), WATCHED);
+        }
+        played.call(STEADY, ROUND);
+        assert_eq!(played.state(), LEFT);
+    }
+
+    #[test]
+    fn a_request_without_a_reply_does_not_go_where_the_peer_has_ended() {
+        let mut played = Played::alone(false);
+        played.call(STEADY, ROUND);
+        played.peer.shutdown(Shutdown::Write).unwrap();
+        assert!(!played.watched.hung_up());
+        assert!(!played.watched.keep());
+        assert!(played.watched.hung_up());
+    }
+
+    #[test]
+    fn who_is_always_watched_is_never_left() {
+        let mut played = Played::alone(true);
+        played.call(9 * STEADY, Duration::ZERO);
+        assert!(played.watched.keep() && !played.shared().look_around());
+        assert_eq!(played.state(), ALWAYS);
+    }
+
+    #[test]
+    fn a_connection_that_ends_while_it_is_left_is_forgotten() {
+        let mut played = Played::alone(false);
+        played.call(STEADY, ROUND);
+        assert_eq!(played.state(), LEFT);
+        let Played { watcher, watched, mut peer } = played;
+        drop(watched);
+        assert_eq!(io::Read::read(&mut peer, &mut [0]).unwrap(), 0, "it is closed");
+        assert!(!watcher.shared.look_around());
+        assert!(watcher.shared.left.lock().is_empty() && watcher.shared.entries.is_empty());
+    }
+
+    #[test]
+    fn the_thread_watches_what_is_quiet_and_learns_of_the_end() {
+        let mut played = Played::new(false);
+        for _ in 0..2 {
+            played.call(STEADY, ROUND);
+            played.wait("watched", |played| played.state() == WATCHED);
+            played.wait("at rest", |played| !played.shared().rounds.load(Ordering::Acquire));
+        }
+        played.call(STEADY, ROUND);
+        played.peer.shutdown(Shutdown::Write).unwrap();
+        played.wait("hung up", |played| played.watched.hung_up());
+        played.watcher.stop();
     }
 }

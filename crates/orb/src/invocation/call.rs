@@ -2,6 +2,7 @@
 //! happens is the [driver](super::driver)'s.
 
 use std::hint::cold_path;
+use std::io;
 use std::sync::Arc;
 
 use corelane_net::Endpoint;
@@ -400,6 +401,10 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         way: Way<'_>,
         connection: &mut Checkout<'_>,
     ) -> Result<Option<u32>, Box<Trouble>> {
+        if !self.wants_reply() && !connection.takes_oneways() {
+            let broken = Broken::Io(io::ErrorKind::ConnectionAborted.into());
+            return Err(self.lost(connection, Phase::Send, Written::Nothing, broken));
+        }
         let own = &mut **connection;
         let id = own.request_id();
         let announce = self.to_announce(way, own.announced);

@@ -195,8 +195,8 @@ impl Core {
         &self.main
     }
 
-    pub(crate) fn watch(&self, stream: &dyn Stream, pool: Weak<Pool>) -> io::Result<Watched> {
-        self.watcher.watch(stream, pool)
+    pub(crate) fn watch(&self, stream: Box<dyn Stream>, pool: Weak<Pool>, always: bool) -> io::Result<Watched> {
+        self.watcher.watch(stream, pool, always)
     }
 
     /// The connection of a slot holds oneways from now on.
