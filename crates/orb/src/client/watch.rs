@@ -368,6 +368,7 @@ impl fmt::Debug for Watcher {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
     use std::os::fd::{AsFd, AsRawFd};
     use std::{fs, thread};
@@ -375,7 +376,9 @@ mod tests {
     use corelane_net::{Endpoint, Tcp, Transport};
 
     use super::*;
-    use crate::clock;
+    use crate::invocation::{Operation, call};
+    use crate::policy::SyncScope;
+    use crate::{Orb, clock};
 
     /// A connection that nobody but the test uses, and its peer.
     struct Played {
@@ -493,9 +496,64 @@ mod tests {
         let mut played = Played::alone(false);
         played.call(STEADY, ROUND);
         played.peer.shutdown(Shutdown::Write).unwrap();
+        wait_for_end(&played.peer);
         assert!(!played.watched.hung_up());
         assert!(!played.watched.keep());
         assert!(played.watched.hung_up());
+    }
+
+    /// Until the kernel of the other side, here, knows that `peer` writes no more: CLOSE_WAIT.
+    fn wait_for_end(peer: &TcpStream) {
+        let (from, to) = (peer.peer_addr().unwrap().port(), peer.local_addr().unwrap().port());
+        let line = format!("0100007F:{from:04X} 0100007F:{to:04X} 08");
+        let end = Monotonic::now() + Duration::from_secs(20);
+        while !fs::read_to_string("/proc/self/net/tcp").unwrap().contains(&line) {
+            assert!(!end.is_past());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Reads a request of GIOP 1.2; its id.
+    fn request(stream: &mut TcpStream) -> u32 {
+        let mut head = [0; 16];
+        stream.read_exact(&mut head).unwrap();
+        let number = |at: usize| u32::from_ne_bytes(*head[at..].first_chunk().unwrap());
+        io::copy(&mut stream.take(u64::from(number(8)) - 4), &mut io::sink()).unwrap();
+        number(12)
+    }
+
+    #[test]
+    fn a_oneway_takes_another_connection_than_one_that_has_ended_while_it_was_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let orb = Orb::builder().build().unwrap();
+        orb.core().watch_no_more();
+        let url = format!("corbaloc::1.2@{}/Key", listener.local_addr().unwrap());
+        let object = orb.string_to_object(&url).unwrap().unwrap();
+        let operation = Operation::new("op");
+        let mut first = thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let mut stream = listener.accept().unwrap().0;
+                for _ in 0..STEADY {
+                    let id = request(&mut stream);
+                    let head = [b"GIOP\x01\x02".as_slice(), &[u8::from(cfg!(target_endian = "little")), 1]].concat();
+                    let numbers = [12, id, 0, 0].map(u32::to_ne_bytes).concat();
+                    stream.write_all(&[head, numbers].concat()).unwrap();
+                }
+                stream
+            });
+            clock::set(Some(Monotonic::now()));
+            for _ in 0..STEADY {
+                call::invoke(&object, &operation, &|_| Ok(())).unwrap();
+            }
+            clock::set(None);
+            server.join().unwrap()
+        });
+        first.shutdown(Shutdown::Write).unwrap();
+        wait_for_end(&first);
+        call::oneway(&object, &operation, SyncScope::Transport, &|_| Ok(())).unwrap();
+        first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        assert_eq!(first.read(&mut [0]).unwrap(), 0, "it has the oneway, or is still there");
+        request(&mut listener.accept().unwrap().0);
     }
 
     #[test]
@@ -513,7 +571,7 @@ mod tests {
         assert_eq!(played.state(), LEFT);
         let Played { watcher, watched, mut peer } = played;
         drop(watched);
-        assert_eq!(io::Read::read(&mut peer, &mut [0]).unwrap(), 0, "it is closed");
+        assert_eq!(peer.read(&mut [0]).unwrap(), 0, "it is closed");
         assert!(!watcher.shared.look_around());
         assert!(watcher.shared.left.lock().is_empty() && watcher.shared.entries.is_empty());
     }

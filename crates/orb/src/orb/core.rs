@@ -199,6 +199,12 @@ impl Core {
         self.watcher.watch(stream, pool, always)
     }
 
+    /// Ends what watches: what was left stays so.
+    #[cfg(test)]
+    pub(crate) fn watch_no_more(&self) {
+        self.watcher.stop();
+    }
+
     /// The connection of a slot holds oneways from now on.
     #[cold]
     pub(crate) fn list_held(&self, slot: Weak<Slot>) {
