@@ -204,7 +204,7 @@ impl Drop for Capture {
     }
 }
 
-/// The packets that dumpcap says were dropped, in the last line of `said`.
+/// The packets that dumpcap says were dropped, at the end of what it `said`.
 fn dropped(said: &str) -> Result<u64, String> {
     let counts = said.lines().find(|line| line.starts_with("Packets received/dropped on interface"));
     let dropped = counts.and_then(|line| line.split_once(" (pcap:")?.0.rsplit('/').next()?.parse().ok());
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn dropped_packets_are_counted() {
         let said = |counts: &str| {
-            format!("File: x\nPackets captured: 7\nPackets received/dropped on interface 'lo': {counts}\n")
+            format!("File: x\nPackets captured: 7\nPackets received/dropped on interface 'Loopback: lo': {counts}\n")
         };
         assert_eq!(dropped(&said("7/0 (pcap:0/dumpcap:0/flushed:0/ps_ifdrop:0) (100.0%)")), Ok(0));
         assert_eq!(dropped(&said("7/12 (pcap:12/dumpcap:0/flushed:0/ps_ifdrop:0) (36.8%)")), Ok(12));

@@ -100,6 +100,11 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// Whether the descriptor tells of octets unasked: then whoever watches it is told of every arrival, and the sender's kernel does that.
+    fn tells_of_octets(&self) -> bool {
+        true
+    }
+
     /// For streams without a descriptor: from now on `report` is called whenever there may be something to read, room to write, or the
     /// end; once at once. It may be called from any thread, and never waits. False: the stream cannot report, and only a thread of
     /// its own can serve it.

@@ -363,6 +363,10 @@ impl Stream for Shared {
         Some(self.fd.as_fd())
     }
 
+    fn tells_of_octets(&self) -> bool {
+        false
+    }
+
     fn ask_to_poll(&self) -> io::Result<Option<bool>> {
         // Who has the stream for itself waits for no edge.
         self.wants_room.store(false, Ordering::Relaxed);

@@ -224,7 +224,8 @@ impl ClientConnection {
 
     /// How long no call has used it, in steps of how often this is asked.
     pub(crate) fn idle_for(&mut self, now: Monotonic) -> Duration {
-        if self.idle_after.replace(self.watched.last_request()) != Some(self.watched.last_request()) {
+        let last = Some(self.watched.last_request());
+        if std::mem::replace(&mut self.idle_after, last) != last {
             self.idle_since = now;
         }
         now.since(self.idle_since)
@@ -249,6 +250,12 @@ impl ClientConnection {
     #[inline]
     pub(crate) fn request_id(&mut self) -> u32 {
         self.watched.next_request()
+    }
+
+    /// Whether nobody watches it for the end.
+    #[cfg(test)]
+    pub(super) fn is_left(&self) -> bool {
+        self.watched.is_left()
     }
 
     /// Whether a request may go out whose end no reply tells.

@@ -98,15 +98,20 @@ impl Pool {
         self.band
     }
 
-    /// A live connection that nobody uses and that owes no reply to a call given up, if there is one with a number from `since` on.
-    pub(crate) fn idle(&self, since: u64) -> Option<Checkout<'static>> {
-        self.find(Slot::try_lock_owned, |slot| slot.as_ref().is_some_and(|connection| connection.is_idle(since)))
+    /// A live connection that nobody uses and that owes no reply to a call given up, if there is one with a number from `since` on; for a
+    /// request that `awaits` a reply or does not.
+    pub(crate) fn idle(&self, since: u64, awaits: bool) -> Option<Checkout<'static>> {
+        self.find(Slot::try_lock_owned, |slot| {
+            slot.as_mut().is_some_and(|connection| connection.is_idle(since) && (awaits || connection.takes_oneways()))
+        })
     }
 
     /// The same of any number, for who keeps the pool meanwhile.
     #[inline]
-    pub(crate) fn lend_idle(&self) -> Option<Checkout<'_>> {
-        self.find(Slot::try_lock_cell, |slot| slot.as_ref().is_some_and(|connection| connection.is_idle(0)))
+    pub(crate) fn lend_idle(&self, awaits: bool) -> Option<Checkout<'_>> {
+        self.find(Slot::try_lock_cell, |slot| {
+            slot.as_mut().is_some_and(|connection| connection.is_idle(0) && (awaits || connection.takes_oneways()))
+        })
     }
 
     /// A slot that nobody uses and that is `wanted`; what has hung up is closed on the way.
@@ -114,7 +119,7 @@ impl Pool {
     fn find<'p, 'k>(
         &'p self,
         take: impl Fn(&'p Arc<Slot>) -> Option<CellGuard<'k, Option<Box<ClientConnection>>>>,
-        wanted: impl Fn(&Option<Box<ClientConnection>>) -> bool,
+        wanted: impl Fn(&mut Option<Box<ClientConnection>>) -> bool,
     ) -> Option<Checkout<'k>> {
         let used = self.used.load(Ordering::Acquire);
         let hint = HINT.get();
@@ -124,7 +129,7 @@ impl Pool {
                 index %= used;
             }
             let Some(mut slot) = take(&self.slots[index]) else { continue };
-            if wanted(&slot) {
+            if wanted(&mut slot) {
                 HINT.set(index);
                 return Some(Checkout { slot });
             }
@@ -174,8 +179,8 @@ impl Pool {
     /// An idle connection, else an empty slot, else a connection on which a late reply is still to come: behind that, a server
     /// that serves a connection's requests one by one would let this call wait too.
     pub(crate) fn free(&self, since: u64) -> Option<Checkout<'static>> {
-        self.idle(since)
-            .or_else(|| self.find(Slot::try_lock_owned, Option::is_none))
+        self.idle(since, true)
+            .or_else(|| self.find(Slot::try_lock_owned, |slot| slot.is_none()))
             .or_else(|| {
                 let used = self.used.load(Ordering::Acquire);
                 // Others may be taking the first of them at this moment.
@@ -185,7 +190,7 @@ impl Pool {
                 HINT.set(index);
                 Some(Checkout { slot })
             })
-            .or_else(|| self.find(Slot::try_lock_owned, Option::is_some))
+            .or_else(|| self.find(Slot::try_lock_owned, |slot| slot.is_some()))
     }
 
     /// Whether there is a connection that calls share.
@@ -390,6 +395,7 @@ mod tests {
     use super::*;
     use crate::Orb;
     use crate::client::connection::Broken;
+    use crate::client::watch::tests::wait_for_end;
     use crate::invocation::machine::Written;
     use crate::receive::KEPT;
     use crate::rt::{RtConfig, SchedulingClass};
@@ -430,7 +436,7 @@ mod tests {
         let mut checkout = played.connect();
         checkout.request_memory.reserve(2 * KEPT);
         drop(checkout);
-        let memory = || played.pool.idle(0).map(|connection| connection.request_memory.capacity());
+        let memory = || played.pool.idle(0, true).map(|connection| connection.request_memory.capacity());
         // It was used since the last look, which there was none.
         played.pool.tidy(played.orb.core(), second(1), Duration::from_secs(9));
         assert!(memory().is_some_and(|memory| memory > KEPT));
@@ -438,8 +444,50 @@ mod tests {
         assert_eq!(memory(), Some(0));
         played.pool.tidy(played.orb.core(), second(9), Duration::from_secs(9));
         assert_eq!(memory(), Some(0));
+        // It is used once more.
+        played.pool.idle(0, true).unwrap().request_id();
         played.pool.tidy(played.orb.core(), second(10), Duration::from_secs(9));
+        assert_eq!(memory(), Some(0));
+        played.pool.tidy(played.orb.core(), second(19), Duration::from_secs(9));
         assert_eq!(memory(), None);
+    }
+
+    /// Makes so many calls at once.
+    fn call(checkout: &mut Checkout<'_>) {
+        crate::clock::set(Some(Monotonic::now()));
+        for _ in 0..1000 {
+            checkout.request_id();
+        }
+        crate::clock::set(None);
+    }
+
+    #[test]
+    fn connections_of_real_time_callers_are_always_watched() {
+        for (band, is_left) in [(Band::of_thread(), true), (every(), false)] {
+            let played = play(band, 1);
+            played.orb.core().watch_no_more();
+            let mut checkout = played.connect();
+            call(&mut checkout);
+            assert_eq!(checkout.is_left(), is_left, "{band:?}");
+        }
+    }
+
+    #[test]
+    fn a_oneway_takes_another_connection_of_those_that_are_there() {
+        let played = play(Band::of_thread(), 2);
+        played.orb.core().watch_no_more();
+        let (mut first, second) = (played.connect(), played.connect());
+        let number = second.number;
+        call(&mut first);
+        assert!(first.is_left());
+        let peer = played.listener.accept().unwrap().0;
+        peer.shutdown(std::net::Shutdown::Write).unwrap();
+        wait_for_end(&peer);
+        drop((second, first));
+        Pool::forget_hint();
+        let taken = played.pool.idle(0, false).unwrap();
+        assert_eq!(taken.number, number);
+        assert!(played.pool.slots[0].try_lock().unwrap().is_none(), "the first is closed");
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! Watching connections for the end: nothing is written to a connection that the peer has already closed.
+//! Watching connections for the end: nothing is written to a connection that the peer has closed a while ago.
 //!
 //! One thread per ORB, made with the first connection, waits for hang-ups of all of them. Replies do not wake it. It is in the ordinary
 //! class and on the cores of the thread that made the ORB, whoever made that connection; what others may wait for it does at their
 //! priority.
 //!
 //! To the kernel each reply is an event of a watched connection, whether anybody waits for it or not, and costs its sender time. So
-//! callers that make [`STEADY`] calls within a [`ROUND`] leave their connection unwatched: they read, and learn of the end as soon as
-//! this thread would. The thread looks every round which of those are quiet, and watches them again. Requests without a reply learn
-//! nothing: a connection that carries such is watched.
+//! callers that make [`STEADY`] calls within a [`ROUND`] leave their connection unwatched: their next call finds the end itself. The
+//! thread looks every round which of those are quiet, and watches them again. Requests without a reply learn nothing: a connection
+//! that carries such is watched.
 
 use std::fmt;
 use std::io;
@@ -39,6 +39,10 @@ const STEADY: u32 = 64;
 /// With fewer in a round it is not steady any more.
 const QUIET: u32 = 16;
 
+/// Calls that follow a request without a reply before the connection may be left: to leave it and come back costs as much as is saved in
+/// some of them.
+const WARY: u32 = 1024;
+
 /// From one request id to the next: even ones, as bidirectional GIOP wants of the side that connected.
 const ID_STEP: u32 = 2;
 
@@ -67,10 +71,9 @@ struct Shared {
     /// The ORB that is tidied now and then, and how often.
     tidied: OnceLock<(Weak<Core>, Duration)>,
     entries: SlotTable<Entry>,
-    /// The slots and generations of those that are not watched; there is room for all. Whoever has it begins and ends watching.
+    /// The slots and generations of those that are not watched, and of some that are gone; there is room for all. Whoever has it begins and
+    /// ends watching. The thread looks every round while there are any; who puts the first in wakes it.
     left: PiMutex<Vec<(u32, u32)>>,
-    /// The thread looks every round, or has been woken to; who sets it wakes it.
-    rounds: AtomicBool,
 }
 
 struct Entry {
@@ -97,6 +100,8 @@ pub(crate) struct Watched {
     entry: Option<(Arc<Shared>, u32, u32)>,
     /// When the calls that may be steady began.
     since: Monotonic,
+    /// The last request before that which had no reply.
+    kept_at: u32,
 }
 
 impl Watcher {
@@ -107,18 +112,18 @@ impl Watcher {
         let entries = SlotTable::new("watched connections", Scope::Orb, most);
         let (stop, tidied) = (AtomicBool::new(false), OnceLock::new());
         let left = PiMutex::new("connections not watched", Scope::Orb, Vec::new());
-        let rounds = AtomicBool::new(false);
-        let shared = Arc::new(Shared { stamp, epoll, wake, stop, tidied, entries, left, rounds });
+        let shared = Arc::new(Shared { stamp, epoll, wake, stop, tidied, entries, left });
         Ok(Watcher { shared, cores, thread: Mutex::new("watcher thread", Scope::Orb, None) })
     }
 
     /// Watches `stream`, `always` or while it is not in steady use; a stream without a descriptor is not watched and never known to have hung up.
+    /// One whose descriptor tells of octets only when asked costs nothing to watch.
     pub(crate) fn watch(&self, stream: Box<dyn Stream>, pool: Weak<Pool>, always: bool) -> io::Result<Watched> {
-        let always = always || stream.readiness().is_none();
+        let always = always || stream.readiness().is_none() || !stream.tells_of_octets();
         let watching = AtomicU8::new(if always { ALWAYS } else { WATCHED });
         let (request, seen) = (AtomicU32::new(0), AtomicU32::new(0));
         let line = Arc::new(Line { stream, hung_up: AtomicBool::new(false), request, seen, watching });
-        let mut watched = Watched { line, entry: None, since: crate::clock::now() };
+        let mut watched = Watched { line, entry: None, since: crate::clock::now(), kept_at: 0 };
         let Some(fd) = watched.line.stream.readiness() else { return Ok(watched) };
         self.start()?;
         let entry = Entry { line: Arc::clone(&watched.line), pool };
@@ -128,10 +133,9 @@ impl Watcher {
         watched.entry = Some((Arc::clone(&self.shared), slot, generation));
         added?;
         if !always {
-            let most = self.shared.entries.len();
-            let mut left = self.shared.left.lock();
-            let more = most.saturating_sub(left.len());
-            left.reserve(more);
+            // Besides those that are there, which may be gone.
+            let more = self.shared.entries.len();
+            self.shared.left.lock().reserve(more);
         }
         Ok(watched)
     }
@@ -157,6 +161,14 @@ impl Watcher {
     /// Makes the thread look what is held and how long.
     pub(crate) fn look(&self) {
         self.shared.wake.notify();
+    }
+
+    /// Puts a thread that does nothing in the place of that which watches.
+    #[cfg(test)]
+    pub(crate) fn pause(&self) {
+        self.stop();
+        self.shared.stop.store(false, Ordering::Release);
+        *self.thread.lock() = Some(thread::Builder::new().spawn(|| ()).expect("a thread"));
     }
 
     /// Tells the thread to end.
@@ -198,8 +210,9 @@ impl Shared {
                     tidied = Monotonic::now();
                 }
             }
-            if round.is_none_or(Monotonic::is_past) {
-                round = self.look_around().then(|| Monotonic::now() + ROUND);
+            let due = round.is_some_and(Monotonic::is_past);
+            if due || round.is_none() {
+                round = self.look_around(due).then(|| Monotonic::now() + ROUND);
             }
             for event in &events[..count] {
                 let (slot, generation) = ((event.token() >> 32) as u32, event.token() as u32);
@@ -214,14 +227,13 @@ impl Shared {
         }
     }
 
-    /// Watches those that were left and are quiet. Whether to look again in a round.
-    fn look_around(&self) -> bool {
-        // Who leaves one from here on wakes the thread.
-        if !self.rounds.swap(false, Ordering::AcqRel) {
-            return false;
-        }
+    /// Where a round is over, watches those that were left and are quiet. Whether to look again in a round.
+    fn look_around(&self, over: bool) -> bool {
         let mut left = self.left.lock();
         left.retain(|&(slot, generation)| {
+            if !over {
+                return true;
+            }
             let Some(entry) = self.entries.get(slot, generation) else { return false };
             let request = entry.line.request.load(Ordering::Relaxed);
             let calls = request.wrapping_sub(entry.line.seen.swap(request, Ordering::Relaxed)) / ID_STEP;
@@ -231,11 +243,7 @@ impl Shared {
             }
             calls >= QUIET
         });
-        let again = !left.is_empty();
-        if again {
-            self.rounds.store(true, Ordering::Release);
-        }
-        again
+        !left.is_empty()
     }
 
     /// Watches again what was left. Where the kernel refuses, the next call takes another connection.
@@ -254,6 +262,7 @@ impl Shared {
     /// The thread ends early: hang-ups are found out by calls from now on, and nothing is tidied.
     #[cold]
     fn failed(&self, error: &io::Error) {
+        self.stop.store(true, Ordering::Release);
         if let Some(core) = self.tidied.get().and_then(|(core, _)| core.upgrade()) {
             core.events().report(&crate::event::Event::ThreadFailed { message: format!("orb/watch: {error}") });
         }
@@ -274,6 +283,12 @@ impl Watched {
     /// The id of the last request.
     pub(crate) fn last_request(&self) -> u32 {
         self.line.request.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is not watched.
+    #[cfg(test)]
+    pub(super) fn is_left(&self) -> bool {
+        self.line.watching.load(Ordering::Relaxed) == LEFT
     }
 
     /// An id for the next request.
@@ -297,7 +312,9 @@ impl Watched {
         let now = crate::clock::now();
         let since = std::mem::replace(&mut self.since, now);
         if watching == KEPT {
-            self.line.watching.store(WATCHED, Ordering::Release);
+            if id.wrapping_sub(self.kept_at) > WARY * ID_STEP {
+                self.line.watching.store(WATCHED, Ordering::Release);
+            }
         } else if now.since(since) <= ROUND {
             self.leave(id);
         }
@@ -307,28 +324,35 @@ impl Watched {
     fn leave(&self, id: u32) {
         let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, self.line.stream.readiness()) else { return };
         let mut left = shared.left.lock();
-        if shared.epoll.remove(fd).is_err() {
-            // It stays watched.
+        // Without the thread, and where the kernel refuses, it stays watched.
+        if shared.stop.load(Ordering::Acquire) || shared.epoll.remove(fd).is_err() {
             return;
         }
         // What is left of this round counts as a whole one.
         self.line.seen.store(id.wrapping_sub(STEADY * ID_STEP), Ordering::Relaxed);
         self.line.watching.store(LEFT, Ordering::Release);
+        let is_first = left.is_empty();
         left.push((*slot, *generation));
         drop(left);
-        if !shared.rounds.swap(true, Ordering::AcqRel) {
+        if is_first {
             shared.wake.notify();
         }
     }
 
-    /// Sees to it that the connection is watched, for a request without a reply. False if it has hung up.
+    /// Sees to it that the connection is watched, for a request without a reply. False if it was not, and has hung up.
     #[inline]
     pub(crate) fn keep(&mut self) -> bool {
-        self.line.watching.load(Ordering::Acquire) >= KEPT || self.watch_on()
+        self.kept_at = self.last_request();
+        match self.line.watching.load(Ordering::Acquire) {
+            LEFT => return self.watch_on(),
+            WATCHED => self.line.watching.store(KEPT, Ordering::Release),
+            _ => {}
+        }
+        true
     }
 
     #[cold]
-    fn watch_on(&mut self) -> bool {
+    fn watch_on(&self) -> bool {
         let line = &self.line;
         let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, line.stream.readiness()) else { return true };
         let mut left = shared.left.lock();
@@ -367,7 +391,7 @@ impl fmt::Debug for Watcher {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
     use std::os::fd::{AsFd, AsRawFd};
@@ -400,7 +424,7 @@ mod tests {
         /// The thread is not there: the test looks around.
         fn alone(always: bool) -> Self {
             let played = Self::new(always);
-            played.watcher.stop();
+            played.watcher.pause();
             played
         }
 
@@ -431,6 +455,11 @@ mod tests {
             clock::set(None);
         }
 
+        /// What the thread does when a round is over.
+        fn look(&self) -> bool {
+            self.shared().look_around(true)
+        }
+
         /// Waits for what the thread does.
         fn wait(&self, what: &str, until: impl Fn(&Self) -> bool) {
             let end = Monotonic::now() + Duration::from_secs(20);
@@ -447,16 +476,17 @@ mod tests {
         for _ in 0..3 {
             played.call(STEADY - 1, Duration::ZERO);
             assert_eq!(played.state(), WATCHED);
-            played.call(STEADY, ROUND);
+            played.call(1, ROUND);
             assert_eq!(played.state(), LEFT);
+            assert!(played.shared().look_around(false));
             // The calls before count, as they may all have been in this round; then those between.
             for calls in [0, QUIET, 5 * STEADY] {
                 played.call(calls, ROUND);
-                assert!(played.shared().look_around());
+                assert!(played.look());
                 assert_eq!(played.state(), LEFT);
             }
             played.call(QUIET - 1, ROUND);
-            assert!(!played.shared().look_around());
+            assert!(!played.look());
             assert_eq!(played.state(), WATCHED);
             let rest = (STEADY - played.watched.last_request() / ID_STEP % STEADY) % STEADY;
             played.call(rest, 2 * ROUND);
@@ -473,7 +503,7 @@ mod tests {
             played.call(STEADY, ROUND + Duration::from_nanos(1));
             assert_eq!(played.state(), WATCHED);
         }
-        assert!(!played.shared().look_around());
+        assert!(!played.look());
     }
 
     #[test]
@@ -483,11 +513,14 @@ mod tests {
         assert_eq!(played.state(), LEFT);
         for _ in 0..3 {
             assert!(played.watched.keep());
+            played.call(WARY, ROUND);
             assert_eq!(played.state(), KEPT);
-            played.call(STEADY, ROUND);
-            assert_eq!(played.state(), WATCHED);
         }
         played.call(STEADY, ROUND);
+        assert_eq!(played.state(), WATCHED);
+        assert!(played.watched.keep());
+        assert_eq!(played.state(), KEPT);
+        played.call(WARY + 2 * STEADY, ROUND);
         assert_eq!(played.state(), LEFT);
     }
 
@@ -503,9 +536,10 @@ mod tests {
     }
 
     /// Until the kernel of the other side, here, knows that `peer` writes no more: CLOSE_WAIT.
-    fn wait_for_end(peer: &TcpStream) {
+    pub(in crate::client) fn wait_for_end(peer: &TcpStream) {
         let (from, to) = (peer.peer_addr().unwrap().port(), peer.local_addr().unwrap().port());
-        let line = format!("0100007F:{from:04X} 0100007F:{to:04X} 08");
+        let here = u32::from_ne_bytes([127, 0, 0, 1]);
+        let line = format!("{here:08X}:{from:04X} {here:08X}:{to:04X} 08");
         let end = Monotonic::now() + Duration::from_secs(20);
         while !fs::read_to_string("/proc/self/net/tcp").unwrap().contains(&line) {
             assert!(!end.is_past());
@@ -560,7 +594,7 @@ mod tests {
     fn who_is_always_watched_is_never_left() {
         let mut played = Played::alone(true);
         played.call(9 * STEADY, Duration::ZERO);
-        assert!(played.watched.keep() && !played.shared().look_around());
+        assert!(played.watched.keep() && !played.look());
         assert_eq!(played.state(), ALWAYS);
     }
 
@@ -572,7 +606,7 @@ mod tests {
         let Played { watcher, watched, mut peer } = played;
         drop(watched);
         assert_eq!(peer.read(&mut [0]).unwrap(), 0, "it is closed");
-        assert!(!watcher.shared.look_around());
+        assert!(!watcher.shared.look_around(true));
         assert!(watcher.shared.left.lock().is_empty() && watcher.shared.entries.is_empty());
     }
 
@@ -582,7 +616,7 @@ mod tests {
         for _ in 0..2 {
             played.call(STEADY, ROUND);
             played.wait("watched", |played| played.state() == WATCHED);
-            played.wait("at rest", |played| !played.shared().rounds.load(Ordering::Acquire));
+            assert_eq!(played.watched.line.seen.load(Ordering::Relaxed), played.watched.last_request(), "it looked");
         }
         played.call(STEADY, ROUND);
         played.peer.shutdown(Shutdown::Write).unwrap();

@@ -199,10 +199,10 @@ impl Core {
         self.watcher.watch(stream, pool, always)
     }
 
-    /// Ends what watches: what was left stays so.
+    /// Ends the thread that watches, unnoticed.
     #[cfg(test)]
     pub(crate) fn watch_no_more(&self) {
-        self.watcher.stop();
+        self.watcher.pause();
     }
 
     /// The connection of a slot holds oneways from now on.
