@@ -84,6 +84,10 @@ impl Stream for Noted {
         self.inner.readiness()
     }
 
+    fn tells_of_octets(&self) -> bool {
+        self.inner.tells_of_octets()
+    }
+
     fn ask_to_poll(&self) -> io::Result<Option<bool>> {
         self.inner.ask_to_poll()
     }

@@ -35,8 +35,8 @@ const ORB_LOCKS: usize = 3;
 /// ORB: where that fell among the calls, they are counted anew.
 fn measure(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let mut cost = count(probe, &call);
-    for _ in 0..20 {
-        if cost.client[ORB_LOCKS] == 0 {
+    for _ in 0..5 {
+        if cost.client[ORB_LOCKS] != 1000 / CALLS {
             break;
         }
         cost = count(probe, &call);

@@ -100,7 +100,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Whether the descriptor tells of octets unasked: then whoever watches it is told of every arrival, and the sender's kernel does that.
+    /// Whether the descriptor tells of octets unasked: then each arrival is an event for whoever watches it, which the sender pays for.
+    /// A stream that has to be [asked](Self::ask_to_poll) says no.
     fn tells_of_octets(&self) -> bool {
         true
     }

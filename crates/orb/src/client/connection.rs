@@ -258,7 +258,7 @@ impl ClientConnection {
         self.watched.is_left()
     }
 
-    /// Whether a request may go out whose end no reply tells.
+    /// Sees to it that somebody watches it for the end, of which a request without a reply learns nothing. False if it has ended.
     #[inline]
     pub(crate) fn takes_oneways(&mut self) -> bool {
         self.watched.keep()

@@ -472,6 +472,20 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "shared-memory")]
+    #[test]
+    fn connections_over_shared_memory_are_always_watched() {
+        let path = std::env::temp_dir().join(format!("corelane-pool-{}", std::process::id()));
+        let server = Orb::builder().listen(format!("shm:{}", path.display())).build().unwrap();
+        let endpoint = Endpoint::shared_memory(path);
+        let pool = Arc::new(Pool::new([endpoint].into(), Sockets::default(), Band::of_thread(), 1));
+        let orb = Orb::builder().build().unwrap();
+        let mut checkout = pool.connect(orb.core(), None, || None, 0).unwrap();
+        call(&mut checkout);
+        assert!(!checkout.is_left());
+        drop((checkout, server));
+    }
+
     #[test]
     fn a_oneway_takes_another_connection_of_those_that_are_there() {
         let played = play(Band::of_thread(), 2);

@@ -100,7 +100,7 @@ pub(crate) struct Watched {
     entry: Option<(Arc<Shared>, u32, u32)>,
     /// When the calls that may be steady began.
     since: Monotonic,
-    /// The last request before that which had no reply.
+    /// The id of the request before the last one without a reply; says something in `KEPT` only.
     kept_at: u32,
 }
 
@@ -230,25 +230,27 @@ impl Shared {
     /// Where a round is over, watches those that were left and are quiet. Whether to look again in a round.
     fn look_around(&self, over: bool) -> bool {
         let mut left = self.left.lock();
-        left.retain(|&(slot, generation)| {
-            if !over {
-                return true;
-            }
-            let Some(entry) = self.entries.get(slot, generation) else { return false };
-            let request = entry.line.request.load(Ordering::Relaxed);
-            let calls = request.wrapping_sub(entry.line.seen.swap(request, Ordering::Relaxed)) / ID_STEP;
-            if calls < QUIET {
-                self.resume(&entry.line, slot, generation);
-                entry.line.watching.store(WATCHED, Ordering::Release);
-            }
-            calls >= QUIET
-        });
+        if over {
+            left.retain(|&(slot, generation)| {
+                let Some(entry) = self.entries.get(slot, generation) else { return false };
+                let request = entry.line.request.load(Ordering::Relaxed);
+                let calls = request.wrapping_sub(entry.line.seen.swap(request, Ordering::Relaxed)) / ID_STEP;
+                if calls < QUIET {
+                    self.resume(&entry.line, slot, generation);
+                    entry.line.watching.store(WATCHED, Ordering::Release);
+                }
+                calls >= QUIET
+            });
+        }
         !left.is_empty()
     }
 
-    /// Watches again what was left. Where the kernel refuses, the next call takes another connection.
+    /// Watches again what was left, and looks whether it has ended meanwhile: that is told too, but maybe too late for the next request. Where
+    /// the kernel refuses, the next call takes another connection.
     fn resume(&self, line: &Line, slot: u32, generation: u32) {
-        if line.stream.readiness().is_some_and(|fd| self.add(fd, slot, generation).is_err()) {
+        let Some(fd) = line.stream.readiness() else { return };
+        let is_watched = self.add(fd, slot, generation).is_ok();
+        if !is_watched || poll::ended(fd).map_or(true, |ended| ended.reading) {
             line.hung_up.store(true, Ordering::Release);
         }
     }
@@ -331,41 +333,34 @@ impl Watched {
         // What is left of this round counts as a whole one.
         self.line.seen.store(id.wrapping_sub(STEADY * ID_STEP), Ordering::Relaxed);
         self.line.watching.store(LEFT, Ordering::Release);
-        let is_first = left.is_empty();
-        left.push((*slot, *generation));
-        drop(left);
-        if is_first {
+        if left.is_empty() {
             shared.wake.notify();
         }
+        debug_assert!(left.len() < left.capacity(), "there is room for all");
+        left.push((*slot, *generation));
     }
 
-    /// Sees to it that the connection is watched, for a request without a reply. False if it was not, and has hung up.
+    /// Sees to it that the connection is watched, for a request without a reply. False if it has hung up.
     #[inline]
     pub(crate) fn keep(&mut self) -> bool {
         self.kept_at = self.last_request();
         match self.line.watching.load(Ordering::Acquire) {
-            LEFT => return self.watch_on(),
+            LEFT => self.watch_on(),
             WATCHED => self.line.watching.store(KEPT, Ordering::Release),
             _ => {}
         }
-        true
+        !self.hung_up()
     }
 
     #[cold]
-    fn watch_on(&self) -> bool {
-        let line = &self.line;
-        let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, line.stream.readiness()) else { return true };
+    fn watch_on(&self) {
+        let Some((shared, slot, generation)) = &self.entry else { return };
         let mut left = shared.left.lock();
-        if line.watching.load(Ordering::Relaxed) == LEFT {
-            shared.resume(line, *slot, *generation);
+        if self.line.watching.load(Ordering::Relaxed) == LEFT {
+            shared.resume(&self.line, *slot, *generation);
             left.retain(|one| one != &(*slot, *generation));
-            // The thread is told of a hang-up too, but maybe too late for this request.
-            if poll::ended(fd).map_or(true, |ended| ended.reading) {
-                line.hung_up.store(true, Ordering::Release);
-            }
         }
-        line.watching.store(KEPT, Ordering::Release);
-        !self.hung_up()
+        self.line.watching.store(KEPT, Ordering::Release);
     }
 }
 
@@ -533,6 +528,17 @@ pub(super) mod tests {
         assert!(!played.watched.hung_up());
         assert!(!played.watched.keep());
         assert!(played.watched.hung_up());
+    }
+
+    #[test]
+    fn nor_where_it_had_ended_before_the_thread_watched_again() {
+        let mut played = Played::alone(false);
+        played.call(STEADY, ROUND);
+        played.peer.shutdown(Shutdown::Write).unwrap();
+        wait_for_end(&played.peer);
+        assert!(played.look() && !played.look());
+        assert_eq!(played.state(), WATCHED);
+        assert!(!played.watched.keep());
     }
 
     /// Until the kernel of the other side, here, knows that `peer` writes no more: CLOSE_WAIT.

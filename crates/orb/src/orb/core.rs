@@ -199,7 +199,7 @@ impl Core {
         self.watcher.watch(stream, pool, always)
     }
 
-    /// Ends the thread that watches, unnoticed.
+    /// From now on nothing is watched, and the ORB does not know.
     #[cfg(test)]
     pub(crate) fn watch_no_more(&self) {
         self.watcher.pause();
