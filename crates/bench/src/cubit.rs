@@ -43,9 +43,6 @@ const USUAL: [Operation; 18] = [
 const BUDGET: usize = 64 << 20;
 const FEWEST: usize = 5;
 
-/// Requests with more octets are not made by dynamic invocation.
-const MOST_DYNAMIC: usize = 16 << 10;
-
 /// One group for each operation, then all of them side by side.
 pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut peers = Vec::new();
@@ -105,17 +102,8 @@ fn one_by_one(
     for &operation in operations {
         let sizes = message_sizes(&orb, operation, options)?;
         let mut cast = scene.cast(&orb, operation, sizes, options, report)?;
-        // Papers compare stubs with dynamic invocation where calls are what costs, not octets.
-        if bench == "cubit" && sizes.request <= MOST_DYNAMIC {
+        if bench == "cubit" {
             add_dynamic(&scene, &mut cast, &orb, operation, options, report)?;
-        } else if bench == "cubit" {
-            let over = carrier.name();
-            let reason =
-                format!("{operation} over {over}: by dynamic invocation no more than {MOST_DYNAMIC} octets are sent");
-            report.missing(bench, "Corelane", &reason)?;
-            if cast.omniorb.is_some() {
-                report.missing(bench, Kind::OmniOrb.name(), &reason)?;
-            }
         }
         let over = if carrier == Carrier::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
         let title = format!("{bench} {operation}{over}: {} octets there, {} back", sizes.request, sizes.reply);

@@ -175,10 +175,11 @@ impl ClientConnection {
         !self.broken && self.is_bound && !self.watched.hung_up()
     }
 
-    /// Whether the next call may use it at once: it owes no reply to a call given up, and its number is from `since` on.
+    /// Whether the next call may use it at once, one that `awaits` a reply or does not: it owes no reply to a call given up, and its number is
+    /// from `since` on.
     #[inline]
-    pub(super) fn is_idle(&self, since: u64) -> bool {
-        self.is_usable() && !self.is_behind() && self.number >= since
+    pub(super) fn takes(&mut self, since: u64, awaits: bool) -> bool {
+        self.is_usable() && !self.is_behind() && self.number >= since && (awaits || self.takes_oneways())
     }
 
     /// Whether its band is still to be declared.

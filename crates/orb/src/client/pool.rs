@@ -101,17 +101,13 @@ impl Pool {
     /// A live connection that nobody uses and that owes no reply to a call given up, if there is one with a number from `since` on; for a
     /// request that `awaits` a reply or does not.
     pub(crate) fn idle(&self, since: u64, awaits: bool) -> Option<Checkout<'static>> {
-        self.find(Slot::try_lock_owned, |slot| {
-            slot.as_mut().is_some_and(|connection| connection.is_idle(since) && (awaits || connection.takes_oneways()))
-        })
+        self.find(Slot::try_lock_owned, |slot| slot.as_mut().is_some_and(|connection| connection.takes(since, awaits)))
     }
 
     /// The same of any number, for who keeps the pool meanwhile.
     #[inline]
     pub(crate) fn lend_idle(&self, awaits: bool) -> Option<Checkout<'_>> {
-        self.find(Slot::try_lock_cell, |slot| {
-            slot.as_mut().is_some_and(|connection| connection.is_idle(0) && (awaits || connection.takes_oneways()))
-        })
+        self.find(Slot::try_lock_cell, |slot| slot.as_mut().is_some_and(|connection| connection.takes(0, awaits)))
     }
 
     /// A slot that nobody uses and that is `wanted`; what has hung up is closed on the way.
