@@ -45,6 +45,7 @@ fn free_port() -> Result<u16, String> {
         // Another run of these tests at the same time begins elsewhere.
         let next = system::id().wrapping_mul(101).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % PORTS;
         let port = u16::try_from(LOWEST + next).map_err(|error| error.to_string())?;
+        let _nothing_starts = process::nothing_starts();
         match TcpListener::bind(("127.0.0.1", port)) {
             Ok(_) => return Ok(port),
             Err(error) => trouble = format!("looking for a free port: {port}: {error}"),
@@ -134,8 +135,7 @@ impl Capture {
         command.args(["-q", "-i", "lo", "-B", "128", "-a", "duration:300"]);
         command.arg("-f").arg(format!("tcp port {} or tcp port {}", ports.server, ports.client));
         command.arg("-w").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
-        let child =
-            command.spawn().map_err(|error| format!("`dumpcap` (Debian's tshark) could not be started: {error}"))?;
+        let child = process::begin(&mut command).map_err(|trouble| format!("{trouble}; it is in Debian's tshark"))?;
         let mut capture = Self { child, ports, file, log, folder: folder.to_path_buf() };
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -184,7 +184,7 @@ impl Capture {
         thread::sleep(Duration::from_millis(400));
         let mut command = Command::new("sh");
         command.args(["-c", "kill -INT $0"]).arg(self.child.id().to_string());
-        command.status().map_err(|error| format!("`sh` could not be started: {error}"))?;
+        process::begin(&mut command)?.wait().map_err(|error| format!("waiting for `sh`: {error}"))?;
         match process::wait(&mut self.child, Duration::from_secs(20))? {
             Some(_) => Ok(()),
             None => Err("dumpcap did not end when told to".to_owned()),
@@ -317,5 +317,21 @@ mod tests {
     fn free_ports_differ() {
         let ports = Ports::free().unwrap();
         assert_ne!(ports.server, ports.client);
+    }
+
+    /// A program that was being started had a copy of the socket with which its port had been found free, and a server could not have it.
+    #[test]
+    fn a_free_port_can_be_had_while_programs_are_started() {
+        thread::scope(|scope| {
+            let start =
+                || (0..50).for_each(|_| drop(process::begin(&mut Command::new("true")).unwrap().wait().unwrap()));
+            let starting: Vec<_> = (0..4).map(|_| scope.spawn(start)).collect();
+            while starting.iter().any(|thread| !thread.is_finished()) {
+                let port = free_port().unwrap();
+                if let Err(error) = TcpListener::bind(("127.0.0.1", port)) {
+                    panic!("{port}: {error}");
+                }
+            }
+        });
     }
 }

@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -136,13 +137,26 @@ fn run_into(mut command: Command, name: &str, log: &Path, errors: &Path, life: D
     Err(format!("the {name} did not end in {life:?} and was killed\n{}", read(log)))
 }
 
+/// Keeps programs from being started. One that is has copies of all our descriptors until it has become itself, those that are closed
+/// on exec as well: a port that we have closed may be in use by it for a moment.
+pub(crate) fn nothing_starts() -> MutexGuard<'static, ()> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a program; when this returns it has become itself.
+pub(crate) fn begin(command: &mut Command) -> Result<Child, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let _one_at_a_time = nothing_starts();
+    command.spawn().map_err(|error| format!("`{program}` could not be started: {error}"))
+}
+
 /// Starts a program with its output going to the files, which may be one and the same.
 fn spawn(mut command: Command, log: &Path, errors: &Path) -> Result<Child, String> {
     let shown = |error| format!("{}: {error}", log.display());
     let file = File::create(log).map_err(shown)?;
     let second = if log == errors { file.try_clone() } else { File::create(errors) }.map_err(shown)?;
-    let program = command.get_program().to_string_lossy().into_owned();
-    command.stdout(file).stderr(second).spawn().map_err(|error| format!("`{program}` could not be started: {error}"))
+    begin(command.stdout(file).stderr(second))
 }
 
 /// The status of a child that ends within `life`.

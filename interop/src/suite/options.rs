@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::time::Duration;
 
 use corelane::{CharSet, Dispatch, NestedWait, Orb, OrbBuilder, PoolConfig, Version};
 
@@ -50,6 +51,9 @@ pub struct Setup {
     /// The dispatch's own choice without it.
     pub nested: Option<u8>,
 }
+
+/// Longer than any run of the suite may take.
+const LIFE: Duration = Duration::from_secs(240);
 
 impl Default for Setup {
     fn default() -> Self {
@@ -117,8 +121,8 @@ impl Setup {
         });
         let pool = PoolConfig { dispatch, nested_wait, ..PoolConfig::default() };
         let mut builder = Orb::builder().pool(pool).giop_version(self.version).native_char_set(self.native);
-        // Nested calls of many threads, each with a connection of its own.
-        builder = builder.connections_per_server(64);
+        // Nested calls of many threads, each with a connection of its own. A busy machine is slow; who runs the program ends it.
+        builder = builder.connections_per_server(64).call_timeout(LIFE);
         if let Some(octets) = self.fragment {
             builder = builder.fragment_size(octets);
         }
