@@ -20,7 +20,7 @@ pub use pi::{PiCondvar, PiGuard, PiMutex};
 use crate::clock::Monotonic;
 use crate::counters;
 use crate::gate::Gate;
-use crate::shim::{self, AtomicBool, Ordering, UnsafeCell, const_unless_loom};
+use crate::shim::{self, AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 
 /// Whose threads a lock can make wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -275,21 +275,25 @@ impl<T> DerefMut for WriteGuard<'_, T> {
     }
 }
 
-/// A value that one thread at a time checks out, without ever waiting: one compare-and-swap to take,
+/// A value that one thread at a time checks out, without ever waiting: one atomic operation to take,
 /// one store to return. A connection of a pool is kept in one. Whoever does wait, for one of several, does so at their
-/// [`Gate`], which each opens when its value is returned: then the store is an exchange.
+/// [`Gate`], which each opens when its value is returned: then the store is an atomic operation too.
 ///
-/// `checkout`: the compare-and-swap that sets `taken` acquires what the store that cleared it released,
+/// `checkout`: what sets `TAKEN` acquires what the store that cleared it released,
 /// so the holder sees all that earlier holders wrote.
 pub struct Exclusive<T> {
-    taken: AtomicBool,
+    /// [`TAKEN`], and above it how often the value was returned.
+    state: AtomicU32,
     name: &'static str,
     scope: Scope,
     gate: Option<Arc<Gate>>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: a `&T` or `&mut T` exists only in a guard, of which `taken` admits one at a time, so sharing
+/// The value is out.
+const TAKEN: u32 = 1;
+
+// SAFETY: a `&T` or `&mut T` exists only in a guard, of which `TAKEN` admits one at a time, so sharing
 // the cell moves the value between threads but never shares it: `T: Send` is what that needs.
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 // SAFETY: moving the cell moves the value.
@@ -299,7 +303,7 @@ impl<T> Exclusive<T> {
     const_unless_loom! {
         /// A value that is in.
         pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
-            Self { taken: AtomicBool::new(false), name, scope, gate: None, value: UnsafeCell::new(value) }
+            Self { state: AtomicU32::new(0), name, scope, gate: None, value: UnsafeCell::new(value) }
         }
     }
 
@@ -330,7 +334,12 @@ impl<T> Exclusive<T> {
 
     /// Whether the value is out at this moment; by the time the caller looks it may have changed.
     pub fn is_taken(&self) -> bool {
-        self.taken.load(Ordering::Relaxed)
+        self.state.load(Ordering::Relaxed) & TAKEN != 0
+    }
+
+    /// How often the value has been returned; after 2<sup>31</sup> times it begins anew.
+    pub fn times_returned(&self) -> u32 {
+        self.state.load(Ordering::Relaxed) >> 1
     }
 
     /// The name given at creation.
@@ -340,8 +349,8 @@ impl<T> Exclusive<T> {
 
     #[inline]
     fn take(&self) -> bool {
-        // Acquire on success: pairs with `give_back` (checkout).
-        let taken = self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // Acquire: pairs with `give_back` (checkout).
+        let taken = self.state.fetch_or(TAKEN, Ordering::Acquire) & TAKEN == 0;
         if taken {
             counters::count_lock(self.scope);
         }
@@ -350,12 +359,16 @@ impl<T> Exclusive<T> {
 
     #[inline]
     fn give_back(&self) {
-        // Both release: they pair with `take` (checkout).
+        // Both release: they pair with `take` (checkout). One more than with `TAKEN` is the next number without it.
         match &self.gate {
-            None => self.taken.store(false, Ordering::Release),
+            None => {
+                // Nobody else changes it while the value is out.
+                let state = self.state.load(Ordering::Relaxed);
+                self.state.store(state.wrapping_add(1), Ordering::Release);
+            }
             Some(gate) => {
-                // An exchange where a store would do: the gate wants one, or a fence, which takes longer.
-                self.taken.swap(false, Ordering::SeqCst);
+                // An addition where a store would do: the gate wants an exchange, or a fence, which takes longer.
+                self.state.fetch_add(1, Ordering::SeqCst);
                 gate.open_after_exchange();
             }
         }
@@ -363,7 +376,7 @@ impl<T> Exclusive<T> {
 
     #[inline]
     fn shared(&self) -> &T {
-        // SAFETY: called by a guard only, and while it lives `taken` keeps others out; the guard hands
+        // SAFETY: called by a guard only, and while it lives `TAKEN` keeps others out; the guard hands
         // out `&mut` only against its own exclusive borrow.
         self.value.with(|value| unsafe { &*value })
     }
@@ -371,7 +384,7 @@ impl<T> Exclusive<T> {
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "the guard's exclusive borrow stands for the cell's")]
     fn exclusive(&self) -> &mut T {
-        // SAFETY: called by a guard that is borrowed exclusively, and `taken` keeps other guards away.
+        // SAFETY: called by a guard that is borrowed exclusively, and `TAKEN` keeps other guards away.
         self.value.with_mut(|value| unsafe { &mut *value })
     }
 }
@@ -492,7 +505,7 @@ mod tests {
         assert!(is_out() && Arc::ptr_eq(guard.cell(), &cell));
         drop(guard);
         let guard = cell.try_lock_owned().unwrap();
-        assert_eq!((counters::snapshot() - before).locks, 3);
+        assert_eq!(((counters::snapshot() - before).locks, cell.times_returned()), (3, 2));
         thread::spawn(move || assert_eq!(*guard, 2)).join().unwrap();
         assert!(!cell.is_taken());
     }

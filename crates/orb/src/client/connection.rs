@@ -52,9 +52,6 @@ pub(crate) struct ClientConnection {
     broken: bool,
     /// The server has been told which band of priorities it carries, if it is one's. One that has not is never given back.
     is_bound: bool,
-    /// The id of the last request when it was last asked how long it has been idle.
-    idle_after: Option<u32>,
-    idle_since: Monotonic,
     forks: u64,
     pub(super) held: Held,
 }
@@ -162,8 +159,6 @@ impl ClientConnection {
             coarse: Duration::ZERO,
             broken: false,
             is_bound,
-            idle_after: None,
-            idle_since: Monotonic::from_nanos(0),
             forks: corelane_sys::process::generation(),
             held: Held::default(),
         })
@@ -221,15 +216,6 @@ impl ClientConnection {
         }
         self.held.is_listed = false;
         Ok(None)
-    }
-
-    /// How long no call has used it, in steps of how often this is asked.
-    pub(crate) fn idle_for(&mut self, now: Monotonic) -> Duration {
-        let last = Some(self.watched.last_request());
-        if std::mem::replace(&mut self.idle_after, last) != last {
-            self.idle_since = now;
-        }
-        now.since(self.idle_since)
     }
 
     /// Gives back memory that a large message took. For connections that nobody uses.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
-use corelane_sys::lock::{CellGuard, Exclusive, PiMutex, Scope};
+use corelane_sys::lock::{CellGuard, Exclusive, Mutex, PiMutex, Scope};
 
 use super::bands::Band;
 use super::connection::{ClientConnection, Holding};
@@ -33,12 +33,23 @@ pub(crate) struct Pool {
     slots: Vec<Arc<Slot>>,
     /// Slots from here on have never held a connection.
     used: AtomicUsize,
+    /// What was seen of each when it was last looked at; only who tidies does.
+    looks: Mutex<Vec<Look>>,
     /// Where those wait who found every slot taken.
     gate: Arc<Gate>,
     band: Band,
     /// The connection of calls that have none for themselves, and where those wait who want it while it is made.
     shared: PiMutex<Shared>,
     made: Gate,
+}
+
+/// What somebody who looks at a slot now and then has seen.
+#[derive(Debug)]
+struct Look {
+    /// How often the slot had been returned.
+    returned: u32,
+    /// Since when it has not been used, as far as is known.
+    since: Monotonic,
 }
 
 /// A connection that calls share.
@@ -79,9 +90,10 @@ impl Pool {
         let slot =
             |_| Arc::new(Exclusive::new("client connection", Scope::Connection, None).with_gate(Arc::clone(&gate)));
         let slots = (0..bound.max(1)).map(slot).collect();
+        let looks = Mutex::new("looks at a pool's slots", Scope::Orb, Vec::new());
         let shared = PiMutex::new("shared connection of a pool", Scope::Lane, Shared::None);
         let made = Gate::new("shared connection");
-        Pool { endpoints, sockets, slots, used: AtomicUsize::new(0), gate, band, shared, made }
+        Pool { endpoints, sockets, slots, used: AtomicUsize::new(0), looks, gate, band, shared, made }
     }
 
     /// Makes the calling thread begin its search as a new one would.
@@ -289,13 +301,7 @@ impl Pool {
     #[cold]
     pub(crate) fn tidy(&self, core: &Core, now: Monotonic, idle: Duration) {
         if !self.band.is_real_time() {
-            self.close(|connection| {
-                let unused = connection.idle_for(now);
-                if unused > Duration::ZERO {
-                    connection.shrink();
-                }
-                !connection.is_usable() || unused >= idle
-            });
+            self.tidy_slots(now, idle);
         }
         let shared = self.shared.lock();
         let Shared::Open(connection) = &*shared else { return };
@@ -306,6 +312,33 @@ impl Pool {
             let mut shared = self.shared.lock();
             if matches!(&*shared, Shared::Open(other) if Arc::ptr_eq(other, &connection)) {
                 *shared = Shared::None;
+            }
+        }
+    }
+
+    /// Slots that have been used since the last look are left alone: a caller who finds its own taken, for a moment only, takes another
+    /// connection, and a oneway overtakes those that it sent before.
+    fn tidy_slots(&self, now: Monotonic, idle: Duration) {
+        let mut looks = self.looks.lock();
+        let known = looks.len();
+        let look = |slot: &Arc<Slot>| Look { returned: slot.times_returned(), since: now };
+        looks.extend(self.slots[known..self.used.load(Ordering::Acquire)].iter().map(look));
+        for (slot, last) in self.slots.iter().zip(&mut *looks) {
+            if slot.times_returned() != last.returned {
+                *last = look(slot);
+            }
+            let unused = now.since(last.since);
+            if unused == Duration::ZERO {
+                continue;
+            }
+            let Some(mut taken) = slot.try_lock() else { continue };
+            if slot.times_returned() == last.returned {
+                if let Some(connection) = &mut *taken {
+                    connection.shrink();
+                }
+                taken.take_if(|connection| !connection.is_usable() || unused >= idle);
+                // This very time is not one of use.
+                last.returned = last.returned.wrapping_add(1);
             }
         }
     }
@@ -432,20 +465,35 @@ mod tests {
         let mut checkout = played.connect();
         checkout.request_memory.reserve(2 * KEPT);
         drop(checkout);
+        let tidy = |at| played.pool.tidy(played.orb.core(), second(at), Duration::from_secs(9));
         let memory = || played.pool.idle(0, true).map(|connection| connection.request_memory.capacity());
         // It was used since the last look, which there was none.
-        played.pool.tidy(played.orb.core(), second(1), Duration::from_secs(9));
+        tidy(1);
         assert!(memory().is_some_and(|memory| memory > KEPT));
-        played.pool.tidy(played.orb.core(), second(2), Duration::from_secs(9));
+        // To ask for it was to use it.
+        tidy(2);
+        tidy(3);
         assert_eq!(memory(), Some(0));
-        played.pool.tidy(played.orb.core(), second(9), Duration::from_secs(9));
+        (4..13).for_each(tidy);
         assert_eq!(memory(), Some(0));
-        // It is used once more.
-        played.pool.idle(0, true).unwrap().request_id();
-        played.pool.tidy(played.orb.core(), second(10), Duration::from_secs(9));
+        (13..22).for_each(tidy);
         assert_eq!(memory(), Some(0));
-        played.pool.tidy(played.orb.core(), second(19), Duration::from_secs(9));
+        (22..32).for_each(tidy);
         assert_eq!(memory(), None);
+    }
+
+    /// A caller who found its slot taken took another connection, and a oneway overtook those that it had sent before.
+    #[test]
+    fn a_slot_in_use_is_left_alone() {
+        let played = play(Band::of_thread(), 2);
+        drop(played.connect());
+        let slot = &played.pool.slots[0];
+        for time in 1..9 {
+            let returned = slot.times_returned();
+            played.pool.tidy(played.orb.core(), second(time), Duration::from_secs(1));
+            assert_eq!(slot.times_returned(), returned);
+            drop(played.pool.idle(0, true).unwrap());
+        }
     }
 
     /// Makes so many calls at once.
