@@ -323,8 +323,11 @@ mod tests {
     #[test]
     fn a_free_port_can_be_had_while_programs_are_started() {
         thread::scope(|scope| {
-            let start =
-                || (0..50).for_each(|_| drop(process::begin(&mut Command::new("true")).unwrap().wait().unwrap()));
+            let start = || {
+                for _ in 0..50 {
+                    process::begin(&mut Command::new("true")).unwrap().wait().unwrap();
+                }
+            };
             let starting: Vec<_> = (0..4).map(|_| scope.spawn(start)).collect();
             while starting.iter().any(|thread| !thread.is_finished()) {
                 let port = free_port().unwrap();

@@ -7,9 +7,10 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use corelane_sys::lock::{Mutex, MutexGuard, Scope};
 
 /// How often a waiting program looks again.
 const LOOK: Duration = Duration::from_millis(10);
@@ -140,8 +141,8 @@ fn run_into(mut command: Command, name: &str, log: &Path, errors: &Path, life: D
 /// Keeps programs from being started. One that is has copies of all our descriptors until it has become itself, those that are closed
 /// on exec as well: a port that we have closed may be in use by it for a moment.
 pub(crate) fn nothing_starts() -> MutexGuard<'static, ()> {
-    static STARTING: Mutex<()> = Mutex::new(());
-    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+    static STARTING: Mutex<()> = Mutex::new("programs that are being started", Scope::Orb, ());
+    STARTING.lock()
 }
 
 /// Starts a program; when this returns it has become itself.
