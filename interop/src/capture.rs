@@ -46,8 +46,8 @@ fn free_port() -> Result<u16, String> {
         let next = system::id().wrapping_mul(101).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % PORTS;
         let port = u16::try_from(LOWEST + next).map_err(|error| error.to_string())?;
         let _nothing_starts = process::nothing_starts();
-        match TcpListener::bind(("127.0.0.1", port)) {
-            Ok(_) => return Ok(port),
+        match TcpListener::bind(("127.0.0.1", port)).map(drop) {
+            Ok(()) => return Ok(port),
             Err(error) => trouble = format!("looking for a free port: {port}: {error}"),
         }
     }

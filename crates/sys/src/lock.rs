@@ -275,14 +275,14 @@ impl<T> DerefMut for WriteGuard<'_, T> {
     }
 }
 
-/// A value that one thread at a time checks out, without ever waiting: one atomic operation to take,
+/// A value that one thread at a time checks out, without ever waiting: one compare-and-swap to take,
 /// one store to return. A connection of a pool is kept in one. Whoever does wait, for one of several, does so at their
-/// [`Gate`], which each opens when its value is returned: then the store is an atomic operation too.
+/// [`Gate`], which each opens when its value is returned: then the store is an exchange.
 ///
-/// `checkout`: what sets `TAKEN` acquires what the store that cleared it released,
+/// `checkout`: the compare-and-swap that sets `OUT` acquires what the store that cleared it released,
 /// so the holder sees all that earlier holders wrote.
 pub struct Exclusive<T> {
-    /// [`TAKEN`], and above it how often the value was returned.
+    /// [`TENDED`], [`USED`] or neither, and above them how often the value was used.
     state: AtomicU32,
     name: &'static str,
     scope: Scope,
@@ -290,10 +290,27 @@ pub struct Exclusive<T> {
     value: UnsafeCell<T>,
 }
 
-/// The value is out.
-const TAKEN: u32 = 1;
+/// The bits that say with whom the value is: none of them while it is in.
+const OUT: u32 = 3;
 
-// SAFETY: a `&T` or `&mut T` exists only in a guard, of which `TAKEN` admits one at a time, so sharing
+/// It is out with who looks after it.
+const TENDED: u32 = 1;
+
+/// It is out with a user; to return it counts.
+const USED: u32 = 3;
+
+/// With whom the value of an [`Exclusive`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// It is in.
+    Nobody,
+    /// Who looks after it, and returns it soon.
+    Tender,
+    /// Somebody else.
+    User,
+}
+
+// SAFETY: a `&T` or `&mut T` exists only in a guard, of which `OUT` admits one at a time, so sharing
 // the cell moves the value between threads but never shares it: `T: Send` is what that needs.
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 // SAFETY: moving the cell moves the value.
@@ -316,30 +333,41 @@ impl<T> Exclusive<T> {
     /// Checks the value out; `None` if it is out.
     #[inline]
     pub fn try_lock(&self) -> Option<ExclusiveGuard<'_, T>> {
-        self.take().then(|| ExclusiveGuard { cell: self })
+        self.take(USED).then(|| ExclusiveGuard { cell: self })
     }
 
     /// The same, for who wants the cell itself too.
     #[inline]
     pub fn try_lock_cell<'a>(self: &'a Arc<Self>) -> Option<CellGuard<'a, T>> {
-        self.take().then(|| CellGuard { cell: Whose::Lent(self) })
+        self.take(USED).then(|| CellGuard { cell: Whose::Lent(self) })
     }
 
     /// Checks the value out and keeps the cell alive; `None` if it is out. The guard can be stored and
     /// moved to another thread.
     #[inline]
     pub fn try_lock_owned(self: &Arc<Self>) -> Option<CellGuard<'static, T>> {
-        self.take().then(|| CellGuard { cell: Whose::Own(Arc::clone(self)) })
+        self.take(USED).then(|| CellGuard { cell: Whose::Own(Arc::clone(self)) })
     }
 
-    /// Whether the value is out at this moment; by the time the caller looks it may have changed.
-    pub fn is_taken(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & TAKEN != 0
+    /// Checks the value out as [`try_lock`](Self::try_lock), for who looks after it and returns it soon: those who come meanwhile can
+    /// [tell](Self::holder), and may wait.
+    #[cold]
+    pub fn try_tend(&self) -> Option<ExclusiveGuard<'_, T>> {
+        self.take(TENDED).then(|| ExclusiveGuard { cell: self })
     }
 
-    /// How often the value has been returned; after 2<sup>31</sup> times it begins anew.
-    pub fn times_returned(&self) -> u32 {
-        self.state.load(Ordering::Relaxed) >> 1
+    /// With whom the value is at this moment; by the time the caller looks it may have changed.
+    pub fn holder(&self) -> Holder {
+        match self.state.load(Ordering::Relaxed) & OUT {
+            0 => Holder::Nobody,
+            TENDED => Holder::Tender,
+            _ => Holder::User,
+        }
+    }
+
+    /// How often the value has been used, which is to say returned by others than who looks after it; after 2<sup>30</sup> times it begins anew.
+    pub fn uses(&self) -> u32 {
+        self.state.load(Ordering::Relaxed) / (OUT + 1)
     }
 
     /// The name given at creation.
@@ -348,9 +376,10 @@ impl<T> Exclusive<T> {
     }
 
     #[inline]
-    fn take(&self) -> bool {
-        // Acquire: pairs with `give_back` (checkout).
-        let taken = self.state.fetch_or(TAKEN, Ordering::Acquire) & TAKEN == 0;
+    fn take(&self, holder: u32) -> bool {
+        let take = |state| (state & OUT == 0).then_some(state | holder);
+        // Acquire on success: pairs with `give_back` (checkout).
+        let taken = self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, take).is_ok();
         if taken {
             counters::count_lock(self.scope);
         }
@@ -359,16 +388,14 @@ impl<T> Exclusive<T> {
 
     #[inline]
     fn give_back(&self) {
-        // Both release: they pair with `take` (checkout). One more than with `TAKEN` is the next number without it.
+        // Nobody else changes it while the value is out. One more than `USED` is the next number; one more than `TENDED` is not.
+        let next = self.state.load(Ordering::Relaxed).wrapping_add(1) & !OUT;
+        // Both release: they pair with `take` (checkout).
         match &self.gate {
-            None => {
-                // Nobody else changes it while the value is out.
-                let state = self.state.load(Ordering::Relaxed);
-                self.state.store(state.wrapping_add(1), Ordering::Release);
-            }
+            None => self.state.store(next, Ordering::Release),
             Some(gate) => {
-                // An addition where a store would do: the gate wants an exchange, or a fence, which takes longer.
-                self.state.fetch_add(1, Ordering::SeqCst);
+                // An exchange where a store would do: the gate wants one, or a fence, which takes longer.
+                self.state.swap(next, Ordering::SeqCst);
                 gate.open_after_exchange();
             }
         }
@@ -376,7 +403,7 @@ impl<T> Exclusive<T> {
 
     #[inline]
     fn shared(&self) -> &T {
-        // SAFETY: called by a guard only, and while it lives `TAKEN` keeps others out; the guard hands
+        // SAFETY: called by a guard only, and while it lives `OUT` keeps others out; the guard hands
         // out `&mut` only against its own exclusive borrow.
         self.value.with(|value| unsafe { &*value })
     }
@@ -384,7 +411,7 @@ impl<T> Exclusive<T> {
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "the guard's exclusive borrow stands for the cell's")]
     fn exclusive(&self) -> &mut T {
-        // SAFETY: called by a guard that is borrowed exclusively, and `TAKEN` keeps other guards away.
+        // SAFETY: called by a guard that is borrowed exclusively, and `OUT` keeps other guards away.
         self.value.with_mut(|value| unsafe { &mut *value })
     }
 }
@@ -394,7 +421,7 @@ impl<T> fmt::Debug for Exclusive<T> {
         f.debug_struct("Exclusive")
             .field("name", &self.name)
             .field("scope", &self.scope)
-            .field("taken", &self.is_taken())
+            .field("holder", &self.holder())
             .finish_non_exhaustive()
     }
 }
@@ -418,6 +445,13 @@ enum Whose<'a, T> {
 }
 
 impl<T> CellGuard<'_, T> {
+    /// Returns the value, of which the caller made no use.
+    pub fn put_back(self) {
+        let state = &self.cell().state;
+        // Nobody else changes it while the value is out.
+        state.store(state.load(Ordering::Relaxed) & !OUT | TENDED, Ordering::Relaxed);
+    }
+
     /// The cell whose value this is.
     #[inline]
     pub fn cell(&self) -> &Arc<Exclusive<T>> {
@@ -496,7 +530,7 @@ mod tests {
         let is_out = || {
             let refused =
                 cell.try_lock().is_none() && cell.try_lock_cell().is_none() && cell.try_lock_owned().is_none();
-            refused && cell.is_taken()
+            refused && cell.holder() == Holder::User
         };
         // Asking has no effect.
         assert!(is_out() && is_out());
@@ -505,9 +539,25 @@ mod tests {
         assert!(is_out() && Arc::ptr_eq(guard.cell(), &cell));
         drop(guard);
         let guard = cell.try_lock_owned().unwrap();
-        assert_eq!(((counters::snapshot() - before).locks, cell.times_returned()), (3, 2));
+        assert_eq!(((counters::snapshot() - before).locks, cell.uses()), (3, 2));
         thread::spawn(move || assert_eq!(*guard, 2)).join().unwrap();
-        assert!(!cell.is_taken());
+        assert_eq!(cell.holder(), Holder::Nobody);
+    }
+
+    #[test]
+    fn who_looks_after_a_value_does_not_use_it() {
+        let cell = Arc::new(Exclusive::new("connection", Scope::Connection, 1));
+        for uses in 0..3 {
+            assert_eq!((cell.holder(), cell.uses()), (Holder::Nobody, uses));
+            let guard = cell.try_tend().unwrap();
+            assert!(cell.holder() == Holder::Tender && cell.try_lock().is_none() && cell.try_tend().is_none());
+            drop(guard);
+            cell.try_lock_owned().unwrap().put_back();
+            assert_eq!((cell.holder(), cell.uses()), (Holder::Nobody, uses));
+            let guard = cell.try_lock().unwrap();
+            assert!(cell.holder() == Holder::User && cell.try_lock().is_none() && cell.try_tend().is_none());
+            drop(guard);
+        }
     }
 
     #[test]
@@ -570,7 +620,7 @@ mod models {
             let gate = Arc::new(Gate::new("model"));
             let cell = Arc::new(Exclusive::new("model", Scope::Connection, 0).with_gate(Arc::clone(&gate)));
             let other = Arc::clone(&cell);
-            let thread = loom::thread::spawn(move || other.try_lock().map(|mut guard| *guard += 1).is_some());
+            let thread = loom::thread::spawn(move || other.try_tend().map(|mut guard| *guard += 1).is_some());
             *gate.wait(None, || cell.try_lock()).unwrap() += 1;
             let taken = i32::from(thread.join().unwrap());
             assert_eq!(*cell.try_lock().unwrap(), 1 + taken);

@@ -72,23 +72,55 @@ impl HeldList {
                 return true;
             }
             let Some(slot) = entry.slot.upgrade() else { return false };
-            let again = match slot.try_lock() {
+            let sent = match slot.try_tend() {
                 // Its user sends what it holds, or holds more.
-                None => Some(now + self.delay),
+                None => Ok(Some(now + self.delay)),
                 Some(mut slot) => {
                     let Some(connection) = slot.as_deref_mut() else { return false };
-                    connection.send_held(now, if all { Duration::ZERO } else { self.delay }).unwrap_or_else(|lost| {
-                        let (peer, octets) = lost;
-                        events.report(&Event::OnewaysLost { peer, octets });
-                        None
-                    })
+                    connection.send_held(now, if all { Duration::ZERO } else { self.delay })
                 }
             };
+            let again = sent.unwrap_or_else(|(peer, octets)| {
+                events.report(&Event::OnewaysLost { peer, octets });
+                None
+            });
             entry.due = again.unwrap_or(entry.due);
             again.is_some()
         });
         let mut added = self.list.lock();
         added.append(&mut list);
         added.iter().map(|entry| entry.due).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::Orb;
+    use crate::invocation::{Operation, call};
+    use crate::policy::SyncScope;
+
+    /// On another connection they overtook those that were just being sent.
+    #[test]
+    fn oneways_keep_their_connection_while_what_it_holds_is_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let batch = OnewayBatch { octets: 16 * 1024, delay: Duration::from_micros(20) };
+        let orb = Orb::builder().oneway_batch(batch).build().unwrap();
+        let url = format!("corbaloc::1.2@{}/Key", listener.local_addr().unwrap());
+        let object = orb.string_to_object(&url).unwrap().unwrap();
+        let operation = Operation::new("op");
+        std::thread::scope(|scope| {
+            scope.spawn(|| io::copy(&mut listener.accept().unwrap().0, &mut io::sink()).unwrap());
+            for _ in 0..200_000 {
+                call::oneway(&object, &operation, SyncScope::None, &|_| Ok(())).unwrap();
+            }
+            listener.set_nonblocking(true).unwrap();
+            let other = listener.accept();
+            orb.shutdown(true).unwrap();
+            assert_eq!(other.unwrap_err().kind(), io::ErrorKind::WouldBlock, "there is another connection");
+        });
     }
 }

@@ -13,14 +13,19 @@ use std::time::Duration;
 use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::gate::Gate;
-use corelane_sys::lock::{CellGuard, Exclusive, Mutex, PiMutex, Scope};
+use corelane_sys::lock::{CellGuard, Exclusive, Holder, Mutex, PiMutex, Scope};
 
 use super::bands::Band;
 use super::connection::{ClientConnection, Holding};
 use super::multiplexed::Multiplexed;
 use crate::orb::Core;
+use crate::policy::Due;
 use crate::rt::policies::Sockets;
 use crate::rt::station::Raised;
+
+/// How long a caller waits at most for its connection while it is looked after, which takes some microseconds: for who does has no urgency,
+/// and may not get to run.
+const TENDING: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(20) };
 
 pub(crate) type Slot = Exclusive<Option<Box<ClientConnection>>>;
 
@@ -33,7 +38,7 @@ pub(crate) struct Pool {
     slots: Vec<Arc<Slot>>,
     /// Slots from here on have never held a connection.
     used: AtomicUsize,
-    /// What was seen of each when it was last looked at; only who tidies does.
+    /// What was seen of each when it was last looked at; only who tidies looks.
     looks: Mutex<Vec<Look>>,
     /// Where those wait who found every slot taken.
     gate: Arc<Gate>,
@@ -46,9 +51,9 @@ pub(crate) struct Pool {
 /// What somebody who looks at a slot now and then has seen.
 #[derive(Debug)]
 struct Look {
-    /// How often the slot had been returned.
-    returned: u32,
-    /// Since when it has not been used, as far as is known.
+    /// How often the slot had been used.
+    uses: u32,
+    /// Since when it has not been, as far as is known.
     since: Monotonic,
 }
 
@@ -111,23 +116,31 @@ impl Pool {
     }
 
     /// A live connection that nobody uses and that owes no reply to a call given up, if there is one with a number from `since` on; for a
-    /// request that `awaits` a reply or does not.
-    pub(crate) fn idle(&self, since: u64, awaits: bool) -> Option<Checkout<'static>> {
-        self.find(Slot::try_lock_owned, |slot| slot.as_mut().is_some_and(|connection| connection.takes(since, awaits)))
+    /// request that `awaits` a reply or does not, and is `due`.
+    pub(crate) fn idle(&self, since: u64, awaits: bool, due: Due) -> Option<Checkout<'static>> {
+        let takes = |slot: &mut Option<Box<ClientConnection>>| {
+            slot.as_mut().is_some_and(|connection| connection.takes(since, awaits))
+        };
+        self.find(Slot::try_lock_owned, takes, Some(due))
     }
 
     /// The same of any number, for who keeps the pool meanwhile.
     #[inline]
-    pub(crate) fn lend_idle(&self, awaits: bool) -> Option<Checkout<'_>> {
-        self.find(Slot::try_lock_cell, |slot| slot.as_mut().is_some_and(|connection| connection.takes(0, awaits)))
+    pub(crate) fn lend_idle(&self, awaits: bool, due: Due) -> Option<Checkout<'_>> {
+        let takes = |slot: &mut Option<Box<ClientConnection>>| {
+            slot.as_mut().is_some_and(|connection| connection.takes(0, awaits))
+        };
+        self.find(Slot::try_lock_cell, takes, Some(due))
     }
 
-    /// A slot that nobody uses and that is `wanted`; what has hung up is closed on the way.
+    /// A slot that nobody uses and that is `wanted`; what has hung up is closed on the way. With `due`, what the caller had last is waited for
+    /// while it is looked after.
     #[inline]
     fn find<'p, 'k>(
         &'p self,
         take: impl Fn(&'p Arc<Slot>) -> Option<CellGuard<'k, Option<Box<ClientConnection>>>>,
         wanted: impl Fn(&mut Option<Box<ClientConnection>>) -> bool,
+        due: Option<Due>,
     ) -> Option<Checkout<'k>> {
         let used = self.used.load(Ordering::Acquire);
         let hint = HINT.get();
@@ -136,7 +149,12 @@ impl Pool {
             if index >= used {
                 index %= used;
             }
-            let Some(mut slot) = take(&self.slots[index]) else { continue };
+            let slot = &self.slots[index];
+            let taken = match (take(slot), due) {
+                (None, Some(due)) if turn == 0 => self.take_tended(slot, due, &take),
+                (taken, _) => taken,
+            };
+            let Some(mut slot) = taken else { continue };
             if wanted(&mut slot) {
                 HINT.set(index);
                 return Some(Checkout { slot });
@@ -144,8 +162,37 @@ impl Pool {
             if slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
                 *slot = None;
             }
+            slot.put_back();
         }
         None
+    }
+
+    /// A slot when it has been looked after: elsewhere the caller would overtake the oneways that it has sent there. Callers with a real-time
+    /// priority go elsewhere: nothing of theirs is held, and nobody who has less is waited for.
+    #[cold]
+    fn take_tended<'p, S>(
+        &self,
+        slot: &'p Arc<Slot>,
+        due: Due,
+        take: impl Fn(&'p Arc<Slot>) -> Option<S>,
+    ) -> Option<S> {
+        if self.band.is_real_time() || slot.holder() == Holder::User {
+            return None;
+        }
+        let soon = Monotonic::now() + TENDING;
+        let until = due.moment().map_or(soon, |moment| moment.min(soon));
+        let look = || loop {
+            if let Some(taken) = take(slot) {
+                return Some(Some(taken));
+            }
+            match slot.holder() {
+                Holder::Tender => return None,
+                Holder::User => return Some(None),
+                // It came back in between.
+                Holder::Nobody => {}
+            }
+        };
+        self.gate.wait(Some(until), look).flatten()
     }
 
     /// A connection with a number from `since` on: an idle one, a new one while the bound allows, else the first that comes back before
@@ -187,8 +234,11 @@ impl Pool {
     /// An idle connection, else an empty slot, else a connection on which a late reply is still to come: behind that, a server
     /// that serves a connection's requests one by one would let this call wait too.
     pub(crate) fn free(&self, since: u64) -> Option<Checkout<'static>> {
-        self.idle(since, true)
-            .or_else(|| self.find(Slot::try_lock_owned, |slot| slot.is_none()))
+        let idle = |slot: &mut Option<Box<ClientConnection>>| {
+            slot.as_mut().is_some_and(|connection| connection.takes(since, true))
+        };
+        self.find(Slot::try_lock_owned, idle, None)
+            .or_else(|| self.find(Slot::try_lock_owned, |slot| slot.is_none(), None))
             .or_else(|| {
                 let used = self.used.load(Ordering::Acquire);
                 // Others may be taking the first of them at this moment.
@@ -198,7 +248,7 @@ impl Pool {
                 HINT.set(index);
                 Some(Checkout { slot })
             })
-            .or_else(|| self.find(Slot::try_lock_owned, |slot| slot.is_some()))
+            .or_else(|| self.find(Slot::try_lock_owned, |slot| slot.is_some(), None))
     }
 
     /// Whether there is a connection that calls share.
@@ -316,36 +366,34 @@ impl Pool {
         }
     }
 
-    /// Slots that have been used since the last look are left alone: a caller who finds its own taken, for a moment only, takes another
-    /// connection, and a oneway overtakes those that it sent before.
+    /// Slots that have been used since the last look are left alone, for their callers.
     fn tidy_slots(&self, now: Monotonic, idle: Duration) {
         let mut looks = self.looks.lock();
         let known = looks.len();
-        let look = |slot: &Arc<Slot>| Look { returned: slot.times_returned(), since: now };
+        let look = |slot: &Arc<Slot>| Look { uses: slot.uses(), since: now };
         looks.extend(self.slots[known..self.used.load(Ordering::Acquire)].iter().map(look));
         for (slot, last) in self.slots.iter().zip(&mut *looks) {
-            if slot.times_returned() != last.returned {
+            if slot.uses() != last.uses {
                 *last = look(slot);
             }
             let unused = now.since(last.since);
             if unused == Duration::ZERO {
                 continue;
             }
-            let Some(mut taken) = slot.try_lock() else { continue };
-            if slot.times_returned() == last.returned {
+            let Some(mut taken) = slot.try_tend() else { continue };
+            // Nobody has come in between.
+            if slot.uses() == last.uses {
                 if let Some(connection) = &mut *taken {
                     connection.shrink();
                 }
                 taken.take_if(|connection| !connection.is_usable() || unused >= idle);
-                // This very time is not one of use.
-                last.returned = last.returned.wrapping_add(1);
             }
         }
     }
 
     fn close(&self, unwanted: impl Fn(&mut ClientConnection) -> bool) {
         for slot in &self.slots {
-            if let Some(mut slot) = slot.try_lock()
+            if let Some(mut slot) = slot.try_tend()
                 && slot.as_deref_mut().is_some_and(&unwanted)
             {
                 *slot = None;
@@ -419,6 +467,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use corelane_sched::{Priority, PriorityBand};
+    use corelane_sys::counters;
     use corelane_wire::Encoder;
 
     use super::*;
@@ -466,7 +515,7 @@ mod tests {
         checkout.request_memory.reserve(2 * KEPT);
         drop(checkout);
         let tidy = |at| played.pool.tidy(played.orb.core(), second(at), Duration::from_secs(9));
-        let memory = || played.pool.idle(0, true).map(|connection| connection.request_memory.capacity());
+        let memory = || played.pool.idle(0, true, Due::Never).map(|connection| connection.request_memory.capacity());
         // It was used since the last look, which there was none.
         tidy(1);
         assert!(memory().is_some_and(|memory| memory > KEPT));
@@ -482,18 +531,65 @@ mod tests {
         assert_eq!(memory(), None);
     }
 
-    /// A caller who found its slot taken took another connection, and a oneway overtook those that it had sent before.
+    /// On another connection it overtook the oneways that it had sent before.
     #[test]
-    fn a_slot_in_use_is_left_alone() {
+    fn a_caller_waits_for_its_connection_while_that_is_looked_after() {
+        let played = play(Band::of_thread(), 2);
+        let (first, second) = (played.connect(), played.connect());
+        let number = first.number;
+        drop((first, second));
+        let tended = played.pool.slots[0].try_tend().unwrap();
+        let task = std::sync::OnceLock::new();
+        std::thread::scope(|scope| {
+            let caller = scope.spawn(|| {
+                task.set(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+                played.pool.idle(0, true, Due::Never).map(|connection| connection.number)
+            });
+            let sleeps =
+                |task| std::fs::read_to_string(format!("/proc/{task}/stat")).is_ok_and(|stat| stat.contains(") S "));
+            while !caller.is_finished() && !task.get().is_some_and(|task| sleeps(task.display())) {
+                std::thread::yield_now();
+            }
+            drop(tended);
+            assert_eq!(caller.join().unwrap(), Some(number));
+        });
+        Pool::forget_hint();
+        let taken = played.pool.idle(0, true, Due::Never).unwrap();
+        assert_eq!(taken.number, number);
+        Pool::forget_hint();
+        let other = played.pool.idle(0, true, Due::Never).unwrap();
+        assert_ne!(other.number, number, "it does not wait for other callers");
+    }
+
+    #[test]
+    fn a_slot_in_use_is_not_looked_after() {
+        let played = play(Band::of_thread(), 2);
+        let locks = |at| {
+            drop(played.pool.idle(0, true, Due::Never));
+            let before = counters::snapshot();
+            played.pool.tidy(played.orb.core(), second(at), Duration::from_secs(9));
+            played.pool.tidy(played.orb.core(), second(at), Duration::from_secs(9));
+            (counters::snapshot() - before).locks
+        };
+        drop(played.connect());
+        let in_use = locks(1);
+        assert_eq!((locks(2), locks(3)), (in_use, in_use));
+        let before = counters::snapshot();
+        played.pool.tidy(played.orb.core(), second(4), Duration::from_secs(9));
+        assert_eq!((counters::snapshot() - before).locks, in_use / 2 + 1);
+    }
+
+    #[test]
+    fn who_looks_after_a_connection_does_not_use_it() {
         let played = play(Band::of_thread(), 2);
         drop(played.connect());
-        let slot = &played.pool.slots[0];
-        for time in 1..9 {
-            let returned = slot.times_returned();
-            played.pool.tidy(played.orb.core(), second(time), Duration::from_secs(1));
-            assert_eq!(slot.times_returned(), returned);
-            drop(played.pool.idle(0, true).unwrap());
+        for time in 1..=10 {
+            assert!(played.pool.slots[0].try_tend().unwrap().is_some());
+            played.pool.tidy(played.orb.core(), second(time), Duration::from_secs(9));
+            played.pool.sweep(played.orb.core());
+            assert!(played.pool.find(Slot::try_lock_owned, |_| false, None).is_none());
         }
+        assert!(played.pool.slots[0].try_tend().unwrap().is_none());
     }
 
     /// Makes so many calls at once.
@@ -543,7 +639,7 @@ mod tests {
         wait_for_end(&peer);
         drop((second, first));
         Pool::forget_hint();
-        let taken = played.pool.idle(0, false).unwrap();
+        let taken = played.pool.idle(0, false, Due::Never).unwrap();
         assert_eq!(taken.number, number);
         assert!(played.pool.slots[0].try_lock().unwrap().is_none(), "the first is closed");
     }

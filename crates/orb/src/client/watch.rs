@@ -283,7 +283,7 @@ impl Watched {
     }
 
     /// The id of the last request.
-    pub(crate) fn last_request(&self) -> u32 {
+    fn last_request(&self) -> u32 {
         self.line.request.load(Ordering::Relaxed)
     }
 

@@ -279,7 +279,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         results: Results<'_>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
         if let Some((way, chosen)) = Way::first(self.core, object.binding())
-            && let Some(connection) = chosen.pool.lend_idle(true)
+            && let Some(connection) = chosen.pool.lend_idle(true, self.due)
         {
             self.priority = chosen.priority;
             return self.exchange(way, connection, Some(results));
@@ -291,7 +291,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     #[inline(never)]
     fn run_out_of_line(&mut self, object: &'r ObjectRef) -> Result<Option<Reply<'r>>, SystemException> {
         if let Some((way, chosen)) = Way::first(self.core, object.binding())
-            && let Some(connection) = chosen.pool.lend_idle(self.wants_reply())
+            && let Some(connection) = chosen.pool.lend_idle(self.wants_reply(), self.due)
         {
             self.priority = chosen.priority;
             return self.exchange_out_of_line(way, connection);
@@ -302,7 +302,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     /// The same where the reply may outlive the object.
     fn run(&mut self) -> Result<Option<Reply<'r>>, SystemException> {
         if let Some((way, chosen)) = Way::first(self.core, self.object.binding())
-            && let Some(connection) = chosen.pool.idle(0, true)
+            && let Some(connection) = chosen.pool.idle(0, true, self.due)
         {
             self.priority = chosen.priority;
             return self.exchange_out_of_line(way, connection);

@@ -216,8 +216,11 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         if self.shares {
             return None;
         }
-        self.connection =
-            self.pool.as_ref().and_then(|pool| pool.idle(self.since, self.call.wants_reply())).map(Connection::Own);
+        self.connection = self
+            .pool
+            .as_ref()
+            .and_then(|pool| pool.idle(self.since, self.call.wants_reply(), self.call.due))
+            .map(Connection::Own);
         self.connection.as_ref().map(|_| Input::Connected)
     }
 
