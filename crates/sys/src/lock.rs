@@ -276,10 +276,10 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 }
 
 /// A value that one thread at a time checks out, without ever waiting: one compare-and-swap to take,
-/// one store to return. A connection of a pool is kept in one. Whoever does wait, for one of several, does so at their
+/// one store to return. A connection of a pool is kept in one. Whoever does wait, for one of several or for this one, does so at their
 /// [`Gate`], which each opens when its value is returned: then the store is an exchange.
 ///
-/// `checkout`: the compare-and-swap that sets `OUT` acquires what the store that cleared it released,
+/// `checkout`: the compare-and-swap that sets bits of `OUT` acquires what the store that cleared it released,
 /// so the holder sees all that earlier holders wrote.
 pub struct Exclusive<T> {
     /// [`TENDED`], [`USED`] or neither, and above them how often the value was used.
@@ -448,7 +448,7 @@ impl<T> CellGuard<'_, T> {
     /// Returns the value, of which the caller made no use.
     pub fn put_back(self) {
         let state = &self.cell().state;
-        // Nobody else changes it while the value is out.
+        // Nor does who looks after it. Nobody else changes the state while the value is out.
         state.store(state.load(Ordering::Relaxed) & !OUT | TENDED, Ordering::Relaxed);
     }
 

@@ -40,7 +40,7 @@ pub(crate) struct Pool {
     used: AtomicUsize,
     /// What was seen of each when it was last looked at; only who tidies looks.
     looks: Mutex<Vec<Look>>,
-    /// Where those wait who found every slot taken.
+    /// Where those wait who found every slot taken, or their own looked after.
     gate: Arc<Gate>,
     band: Band,
     /// The connection of calls that have none for themselves, and where those wait who want it while it is made.
@@ -71,6 +71,12 @@ pub(crate) struct Checkout<'p> {
     /// Where it is; lent by a pool that outlives this, so that a call counts no reference, or on its own. Empty: not made yet, or
     /// discarded.
     slot: CellGuard<'p, Option<Box<ClientConnection>>>,
+}
+
+/// Whether the connection of a slot takes a request at once.
+#[inline]
+fn takes(since: u64, awaits: bool) -> impl Fn(&mut Option<Box<ClientConnection>>) -> bool {
+    move |slot| slot.as_mut().is_some_and(|connection| connection.takes(since, awaits))
 }
 
 thread_local! {
@@ -116,21 +122,15 @@ impl Pool {
     }
 
     /// A live connection that nobody uses and that owes no reply to a call given up, if there is one with a number from `since` on; for a
-    /// request that `awaits` a reply or does not, and is `due`.
+    /// request that `awaits` a reply or does not, and is `due`: the one that the caller had last is waited for while it is looked after.
     pub(crate) fn idle(&self, since: u64, awaits: bool, due: Due) -> Option<Checkout<'static>> {
-        let takes = |slot: &mut Option<Box<ClientConnection>>| {
-            slot.as_mut().is_some_and(|connection| connection.takes(since, awaits))
-        };
-        self.find(Slot::try_lock_owned, takes, Some(due))
+        self.find(Slot::try_lock_owned, takes(since, awaits), Some(due))
     }
 
     /// The same of any number, for who keeps the pool meanwhile.
     #[inline]
     pub(crate) fn lend_idle(&self, awaits: bool, due: Due) -> Option<Checkout<'_>> {
-        let takes = |slot: &mut Option<Box<ClientConnection>>| {
-            slot.as_mut().is_some_and(|connection| connection.takes(0, awaits))
-        };
-        self.find(Slot::try_lock_cell, takes, Some(due))
+        self.find(Slot::try_lock_cell, takes(0, awaits), Some(due))
     }
 
     /// A slot that nobody uses and that is `wanted`; what has hung up is closed on the way. With `due`, what the caller had last is waited for
@@ -150,11 +150,8 @@ impl Pool {
                 index %= used;
             }
             let slot = &self.slots[index];
-            let taken = match (take(slot), due) {
-                (None, Some(due)) if turn == 0 => self.take_tended(slot, due, &take),
-                (taken, _) => taken,
-            };
-            let Some(mut slot) = taken else { continue };
+            let tended = || due.filter(|_| turn == 0).and_then(|due| self.take_tended(slot, due, &take));
+            let Some(mut slot) = take(slot).or_else(tended) else { continue };
             if wanted(&mut slot) {
                 HINT.set(index);
                 return Some(Checkout { slot });
@@ -168,7 +165,8 @@ impl Pool {
     }
 
     /// A slot when it has been looked after: elsewhere the caller would overtake the oneways that it has sent there. Callers with a real-time
-    /// priority go elsewhere: nothing of theirs is held, and nobody who has less is waited for.
+    /// priority go elsewhere: nothing of theirs is held, and nobody who has less is waited for. So does who finds another caller there, be it one
+    /// that only looks.
     #[cold]
     fn take_tended<'p, S>(
         &self,
@@ -179,8 +177,13 @@ impl Pool {
         if self.band.is_real_time() || slot.holder() == Holder::User {
             return None;
         }
-        let soon = Monotonic::now() + TENDING;
-        let until = due.moment().map_or(soon, |moment| moment.min(soon));
+        let now = Monotonic::now();
+        let until = match due {
+            Due::At(moment) => moment.min(now + TENDING),
+            // The whole time-out is still to come, and may be an eighth late.
+            Due::Within(duration, _) => now + TENDING.min(duration / 8),
+            Due::Never => now + TENDING,
+        };
         let look = || loop {
             if let Some(taken) = take(slot) {
                 return Some(Some(taken));
@@ -234,10 +237,7 @@ impl Pool {
     /// An idle connection, else an empty slot, else a connection on which a late reply is still to come: behind that, a server
     /// that serves a connection's requests one by one would let this call wait too.
     pub(crate) fn free(&self, since: u64) -> Option<Checkout<'static>> {
-        let idle = |slot: &mut Option<Box<ClientConnection>>| {
-            slot.as_mut().is_some_and(|connection| connection.takes(since, true))
-        };
-        self.find(Slot::try_lock_owned, idle, None)
+        self.find(Slot::try_lock_owned, takes(since, true), None)
             .or_else(|| self.find(Slot::try_lock_owned, |slot| slot.is_none(), None))
             .or_else(|| {
                 let used = self.used.load(Ordering::Acquire);
@@ -557,8 +557,26 @@ mod tests {
         let taken = played.pool.idle(0, true, Due::Never).unwrap();
         assert_eq!(taken.number, number);
         Pool::forget_hint();
-        let other = played.pool.idle(0, true, Due::Never).unwrap();
-        assert_ne!(other.number, number, "it does not wait for other callers");
+        let before = counters::snapshot();
+        assert_ne!(played.pool.idle(0, true, Due::Never).unwrap().number, number);
+        assert_eq!((counters::snapshot() - before).futex, 0, "it does not wait for other callers");
+    }
+
+    #[test]
+    fn who_has_no_time_or_is_real_time_takes_another_connection() {
+        for (band, due, waits) in [(Band::of_thread(), Due::At(second(0)), 1), (every(), Due::Never, 0)] {
+            let played = play(band, 2);
+            let (mut first, mut other) = (played.connect(), played.connect());
+            first.bound();
+            other.bound();
+            let number = other.number;
+            drop((first, other));
+            Pool::forget_hint();
+            let _tended = played.pool.slots[0].try_tend().unwrap();
+            let before = counters::snapshot();
+            assert_eq!(played.pool.idle(0, true, due).unwrap().number, number);
+            assert_eq!((counters::snapshot() - before).futex, waits, "{band:?}");
+        }
     }
 
     #[test]
