@@ -627,6 +627,31 @@ mod models {
         });
     }
 
+    /// As a caller of a pool does, beside who looks after the value, and then only looks.
+    #[test]
+    fn who_waits_for_who_looks_after_it_gets_the_value() {
+        explore(|| {
+            let gate = Arc::new(Gate::new("model"));
+            let cell = Arc::new(Exclusive::new("model", Scope::Connection, 0).with_gate(Arc::clone(&gate)));
+            let other = Arc::clone(&cell);
+            let thread = loom::thread::spawn(move || {
+                drop(other.try_tend());
+                other.try_lock_owned().into_iter().for_each(CellGuard::put_back);
+            });
+            let look = || loop {
+                if let Some(taken) = cell.try_lock() {
+                    return Some(taken);
+                }
+                if cell.holder() != Holder::Nobody {
+                    return None;
+                }
+            };
+            *gate.wait(None, look).unwrap() += 1;
+            thread.join().unwrap();
+            assert_eq!((*cell.try_lock().unwrap(), cell.uses()), (1, 1));
+        });
+    }
+
     #[test]
     fn the_holder_sees_what_earlier_holders_wrote() {
         explore(|| {

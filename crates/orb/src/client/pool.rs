@@ -38,7 +38,7 @@ pub(crate) struct Pool {
     slots: Vec<Arc<Slot>>,
     /// Slots from here on have never held a connection.
     used: AtomicUsize,
-    /// What was seen of each when it was last looked at; only who tidies looks.
+    /// What was seen of each slot when it was last looked at; only who tidies looks.
     looks: Mutex<Vec<Look>>,
     /// Where those wait who found every slot taken, or their own looked after.
     gate: Arc<Gate>,
