@@ -23,10 +23,10 @@ use crate::call;
 const LEAST: usize = 64 * 1024;
 /// Spares at a time.
 const SLOTS: usize = 8;
-/// Octets of memory that all spares together may hold: what one message may take by default.
-const MOST: usize = 64 << 20;
+/// Octets of memory that all spares together may hold: what one message may take by default, and what was read behind it.
+const MOST: usize = (64 << 20) + LEAST;
 
-/// Memory of large messages, kept for the next ones: at most 64 MiB of it. Clones are the same.
+/// Memory of large messages, kept for the next ones: as much as the largest message may take by default, 64 MiB. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Spares(Arc<Pool>);
 
