@@ -232,7 +232,7 @@ mod tests {
         let finished = run(shell("echo out; echo err >&2; exit 1"), "client", &folder("run"), second).unwrap();
         assert_eq!((finished.status.code(), finished.output.as_str()), (Some(1), "out\nerr\n"));
         let trouble =
-            run(shell("echo slow; exec sleep 600"), "client", &folder("slow"), Duration::from_millis(300)).unwrap_err();
+            run(shell("echo slow; exec sleep 600"), "client", &folder("slow"), Duration::from_secs(2)).unwrap_err();
         assert!(trouble.contains("killed") && trouble.contains("slow"), "{trouble}");
     }
 

@@ -186,7 +186,17 @@ pub struct Server {
 /// When it cannot be made: the test has failed then.
 #[must_use]
 pub fn serve(dispatch: Dispatch) -> Server {
-    serve_with(Orb::builder().pool(PoolConfig { dispatch, ..PoolConfig::default() }).listen("tcp:127.0.0.1:0"))
+    serve_at("127.0.0.1", dispatch)
+}
+
+/// A server on a free port of another address of the loopback interface: where a test counts on a port that is free again, no other test's
+/// sockets are at its address.
+///
+/// # Panics
+/// When it cannot be made: the test has failed then.
+#[must_use]
+pub fn serve_at(host: &str, dispatch: Dispatch) -> Server {
+    serve_with(Orb::builder().pool(PoolConfig { dispatch, ..PoolConfig::default() }).listen(format!("tcp:{host}:0")))
 }
 
 /// A server that is set up otherwise.

@@ -329,7 +329,22 @@ impl RawClient {
         assert!(self.stream.peek(&mut [0]).expect("octets") > 0);
     }
 
-    /// The same at the reference's own address.
+    /// Whether something has come, which is left there.
+    ///
+    /// # Panics
+    /// When the connection is broken: the test has failed then.
+    #[must_use]
+    pub fn something_has_come(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("a mode");
+        let found = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("a mode");
+        match found {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => false,
+            found => found.expect("octets") > 0,
+        }
+    }
+
+    /// Connects to the reference's own address, for calls on it.
     ///
     /// # Panics
     /// When it cannot: the test has failed then.

@@ -8,28 +8,30 @@ use corelane::{
     CallPolicies, Completion, Dispatch, Orb, Phase, PoolConfig, Reference, SystemExceptionKind as Kind, Timeout,
     with_call_policies,
 };
-use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_with};
+use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at, serve_with};
 
 #[test]
 fn deadlines_are_kept_at_every_level() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
+    // The times below are not for connecting.
+    assert_eq!(probe.cube_octet(2).unwrap(), 8);
     let precise = probe.with_timeout(Duration::from_millis(30));
     let start = Instant::now();
-    let late = precise.slow(300).unwrap_err();
+    let late = precise.slow(2_000).unwrap_err();
     assert_eq!((late.kind(), late.completed()), (Kind::Timeout, Completion::Maybe));
     assert!(start.elapsed() >= Duration::from_millis(30));
     let detail = late.detail().unwrap();
     assert_eq!(detail.phase, Some(Phase::Wait));
     assert!(detail.endpoint.as_deref().unwrap().starts_with("tcp:127.0.0.1:"));
     // The late reply is skipped: the same connection serves the next call.
-    assert_eq!(precise.with_timeout(Duration::from_secs(5)).cube_octet(2).unwrap(), 8);
+    assert_eq!(precise.with_timeout(Duration::from_secs(60)).cube_octet(2).unwrap(), 8);
     let of_thread = CallPolicies { timeout: Some(Duration::from_millis(20).into()), ..CallPolicies::NONE };
-    let late = with_call_policies(of_thread, || probe.slow(200)).unwrap_err();
+    let late = with_call_policies(of_thread, || probe.slow(2_000)).unwrap_err();
     assert_eq!(late.kind(), Kind::Timeout);
     let impatient = Orb::builder().call_timeout(Duration::from_millis(20)).build().unwrap();
     let probe = ProbeRef::from_object(impatient.string_to_object(&server.ior).unwrap().unwrap());
-    assert_eq!(probe.slow(200).unwrap_err().kind(), Kind::Timeout);
+    assert_eq!(probe.slow(2_000).unwrap_err().kind(), Kind::Timeout);
 }
 
 /// One that follows a shorter one on the same connection too.
@@ -38,12 +40,14 @@ fn a_coarse_time_out_fires_not_before_its_time() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
     let orb = Orb::builder().connections_per_server(1).build().unwrap();
     let probe: ProbeRef = orb.reference(&server.ior).unwrap();
+    // Their times are not for connecting.
+    assert_eq!(probe.cube_octet(2).unwrap(), 8);
     for milliseconds in [80, 88, 40, 42] {
         let whole = Duration::from_millis(milliseconds);
         let coarse = CallPolicies { timeout: Some(Timeout::Coarse(whole)), ..CallPolicies::NONE };
         let coarse = probe.with_policies(coarse);
         let start = Instant::now();
-        let late = coarse.slow(1_000).unwrap_err();
+        let late = coarse.slow(2_000).unwrap_err();
         assert_eq!((late.kind(), late.completed()), (Kind::Timeout, Completion::Maybe));
         assert!(start.elapsed() >= whole, "{:?} of {whole:?}", start.elapsed());
     }
@@ -53,16 +57,16 @@ fn a_coarse_time_out_fires_not_before_its_time() {
 #[test]
 fn a_client_finds_a_server_that_was_restarted() {
     for dispatch in EVERY_DISPATCH {
-        let first = serve(dispatch);
+        let first = serve_at("127.0.0.2", dispatch);
         let corelane::Endpoint::Tcp { port, .. } = first.orb.endpoints()[0].clone() else { panic!() };
         let (orb, probe) = client(&first.ior);
         first.orb.bind_key("Probe", first.probe.as_object()).unwrap();
-        let by_key = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Probe")).unwrap().unwrap();
+        let by_key = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.2:{port}/Probe")).unwrap().unwrap();
         let by_key = ProbeRef::from_object(by_key);
         assert_eq!(by_key.cube_octet(2).unwrap(), 8);
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
         drop(first);
-        let address = format!("tcp:127.0.0.1:{port}");
+        let address = format!("tcp:127.0.0.2:{port}");
         let second = serve_with(Orb::builder().pool(PoolConfig { dispatch, ..PoolConfig::default() }).listen(address));
         second.orb.bind_key("Probe", second.probe.as_object()).unwrap();
         assert_eq!(by_key.cube_octet(3).unwrap(), 27, "{dispatch:?}");
@@ -75,13 +79,13 @@ fn a_client_finds_a_server_that_was_restarted() {
 
 #[test]
 fn nobody_there_is_transient_and_says_where() {
-    let server = serve(Dispatch::Reactive);
+    let server = serve_at("127.0.0.3", Dispatch::Reactive);
     let ior = server.ior.clone();
     drop(server);
     let (_orb, probe) = client(&ior);
     let refused = probe.cube_octet(1).unwrap_err();
     assert_eq!((refused.kind(), refused.completed()), (Kind::Transient, Completion::No));
-    assert!(refused.to_string().contains("connecting at tcp:127.0.0.1:"), "{refused}");
+    assert!(refused.to_string().contains("connecting at tcp:127.0.0.3:"), "{refused}");
 }
 
 #[test]
@@ -225,12 +229,12 @@ fn oneways_of_a_client_that_leaves_are_run() {
 #[test]
 fn after_shutdown_nobody_listens() {
     for dispatch in EVERY_DISPATCH {
-        let server = serve(dispatch);
+        let server = serve_at("127.0.0.4", dispatch);
         let corelane::Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!() };
         let (_orb, probe) = client(&server.ior);
         probe.cube_octet(1).unwrap();
         server.orb.shutdown(true).unwrap();
-        assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "{dispatch:?}");
+        assert!(std::net::TcpStream::connect(("127.0.0.4", port)).is_err(), "{dispatch:?}");
     }
 }
 

@@ -73,7 +73,7 @@ fn a_full_queue_turns_requests_away() {
     let server = serve(Dispatch::HalfSyncHalfAsync { threads: 1, queue: 1 });
     let (_orb, probe) = client(&server.ior);
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| probe.slow(2000));
+        let running = scope.spawn(|| probe.slow(5_000));
         // Asked within the server's process, past the queue: the only worker is busy.
         while server.probe.started().unwrap() == 0 {
             std::thread::yield_now();
@@ -95,7 +95,7 @@ fn a_queue_with_too_many_octets_turns_requests_away() {
     let (_orb, probe) = client(&server.ior);
     let large = vec![0; 3 << 20];
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| probe.slow(2000));
+        let running = scope.spawn(|| probe.slow(5_000));
         while server.probe.started().unwrap() == 0 {
             std::thread::yield_now();
         }

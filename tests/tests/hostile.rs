@@ -77,7 +77,7 @@ fn until(happened: impl Fn() -> bool) {
 /// A message whose end has come while every thread was busy has not stalled, and neither has one behind it.
 #[test]
 fn messages_that_wait_for_a_busy_server_are_not_given_up() {
-    let time = Duration::from_millis(700);
+    let time = Duration::from_secs(2);
     let pool = PoolConfig { dispatch: Dispatch::Reactive, message_timeout: time, ..PoolConfig::default() };
     // Looked at every 10 ms.
     let quick = Duration::from_millis(1);
@@ -87,7 +87,7 @@ fn messages_that_wait_for_a_busy_server_are_not_given_up() {
     let mut stream = connect(&server);
     stream.write_all(&request[..500]).unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| probe.slow(2000).unwrap());
+        scope.spawn(|| probe.slow(5_000).unwrap());
         until(|| server.probe.started().unwrap() == 1);
         stream.write_all(&[&request[500..], &request].concat()).unwrap();
     });

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use corelane::{
     AllBusy, CallPolicies, Canceller, Completion, Dispatch, Orb, Reference, SystemExceptionKind as Kind, Timeout,
 };
-use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve};
+use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at};
 
 /// Four threads that meet in the server, through a client that may have one connection for itself.
 fn meet(dispatch: Dispatch) {
@@ -71,8 +71,9 @@ fn a_deferred_call_keeps_its_deadline_and_the_connection_lives_on() {
             Ok(())
         })
     };
-    let mut late = slow(400, Duration::from_millis(20).into()).unwrap();
-    let mut in_time = slow(100, Timeout::Never).unwrap();
+    slow(0, Timeout::Never).unwrap().reply().unwrap();
+    let mut late = slow(3_000, Duration::from_millis(100).into()).unwrap();
+    let mut in_time = slow(1_000, Timeout::Never).unwrap();
     assert!(!in_time.is_ready());
     let exception = late.reply().unwrap_err();
     assert_eq!((exception.kind(), exception.completed()), (Kind::Timeout, Completion::Maybe));
@@ -88,7 +89,7 @@ fn a_deferred_call_can_be_cancelled_before_its_reply_is_asked_for() {
     let (_orb, probe) = client(&server.ior);
     let canceller = Canceller::new().unwrap();
     let mut call = probe.as_object().with_canceller(&canceller).send_deferred("slow", |encoder| {
-        encoder.write_u32(300);
+        encoder.write_u32(3_000);
         Ok(())
     });
     canceller.cancel();
@@ -98,7 +99,7 @@ fn a_deferred_call_can_be_cancelled_before_its_reply_is_asked_for() {
 
 #[test]
 fn a_deferred_call_to_a_server_that_has_gone_was_not_sent() {
-    let server = serve(Dispatch::LeaderFollowers { threads: 2 });
+    let server = serve_at("127.0.0.5", Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
     let cube = |value: u8| {
         probe.as_object().send_deferred("cube_octet", move |encoder| {

@@ -29,7 +29,7 @@ fn a_call_that_gets_no_connection_in_time_was_never_sent() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
     let (_orb, probe) = client_of(1, &server.ior);
     std::thread::scope(|scope| {
-        let long = scope.spawn(|| probe.slow(400));
+        let long = scope.spawn(|| probe.slow(3_000));
         while server.probe.started().unwrap() == 0 {
             std::thread::yield_now();
         }

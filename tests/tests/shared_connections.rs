@@ -298,7 +298,7 @@ fn a_client_that_wants_no_other_policies_is_told_to_rebind() {
 #[test]
 fn a_late_reply_is_nobody_elses_however_many_calls_came_since() {
     let played = play();
-    let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_millis(300))), ..CallPolicies::NONE };
+    let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_secs(1))), ..CallPolicies::NONE };
     let late = post(&played.object.with_policies(policies));
     let mut stream = played.accept();
     let late_id = request(&mut stream);

@@ -110,7 +110,7 @@ fn streams_without_a_descriptor_are_served_in_every_architecture() {
                 scope.spawn(|| (0..100).for_each(|_| assert_eq!(probe.cube_octet(2).unwrap(), 8)));
             }
         });
-        let late = probe.with_timeout(Duration::from_millis(5)).slow(100).unwrap_err();
+        let late = probe.with_timeout(Duration::from_millis(5)).slow(1_000).unwrap_err();
         assert_eq!(late.kind(), SystemExceptionKind::Timeout, "{dispatch:?}");
     }
 }
@@ -137,7 +137,7 @@ fn shared_memory_serves_in_every_architecture() {
                 scope.spawn(|| (0..200).for_each(|_| assert_eq!(probe.cube_octet(2).unwrap(), 8)));
             }
         });
-        let late = probe.with_timeout(Duration::from_millis(5)).slow(100).unwrap_err();
+        let late = probe.with_timeout(Duration::from_millis(5)).slow(1_000).unwrap_err();
         assert_eq!(late.kind(), SystemExceptionKind::Timeout, "{dispatch:?}");
         assert_eq!(probe.cube_octet(2).unwrap(), 8, "{dispatch:?}");
     }

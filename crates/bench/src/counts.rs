@@ -138,36 +138,39 @@ impl Bounds {
 /// A client that the machine keeps from calling for a while has its connection watched for the end again, and leaves it again when it goes
 /// on, under a lock of the ORB and by two system calls: where that fell among the calls, they are counted anew.
 pub(crate) fn of_calls(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally), Failure> {
-    let mut counted = of_calls_once(target, operation)?;
-    for _ in 1..TRIES {
-        if !(1..CALLS as u64).contains(&counted.0.orb_locks) {
-            break;
-        }
-        counted = of_calls_once(target, operation)?;
-    }
-    Ok(counted)
-}
-
-fn of_calls_once(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally), Failure> {
     let mut samples = Samples::with_room(2 * CALLS);
     calls(target, operation, CALLS, &mut samples)?;
     target.counted()?;
+    for _ in 1..TRIES {
+        let (client, server, made) = count(target, operation, &mut samples)?;
+        let disturbed = made.orb_locks > 0 || client.orb_locks > 0;
+        if !disturbed || client.orb_locks >= CALLS as u64 {
+            return Ok((client, server));
+        }
+    }
+    count(target, operation, &mut samples).map(|(client, server, _)| (client, server))
+}
+
+/// The same counted once, with what the client did before the first call.
+fn count(
+    target: &CountedTargetRef,
+    operation: Operation,
+    samples: &mut Samples,
+) -> Result<(Tally, Tally, Tally), Failure> {
     // The argument is made before the first call; a run of no calls makes it too.
-    let made = {
-        let before = tally();
-        calls(target, operation, 0, &mut samples)?;
-        difference(&tally(), &before)
-    };
+    let before = tally();
+    calls(target, operation, 0, samples)?;
+    let made = difference(&tally(), &before);
     // The server's count is taken by a call. What that costs, with the call whose whole result is compared, a run of no calls shows.
     let first = target.counted()?;
-    calls(target, operation, 0, &mut samples)?;
+    calls(target, operation, 0, samples)?;
     let asked = difference(&target.counted()?, &first);
     let server_before = target.counted()?;
     let before = tally();
-    calls(target, operation, CALLS, &mut samples)?;
+    calls(target, operation, CALLS, samples)?;
     let client = difference(&difference(&tally(), &before), &made);
     let server = difference(&difference(&target.counted()?, &server_before), &asked);
-    Ok((client, server))
+    Ok((client, server, made))
 }
 
 fn calls(target: &CountedTargetRef, operation: Operation, count: usize, samples: &mut Samples) -> Result<(), Failure> {

@@ -46,7 +46,7 @@ pub enum Event {
     SilentClosed {
         /// Who.
         peer: Peer,
-        /// How long nothing whole had come from it, to the second below.
+        /// How long nothing whole had come from it; to the second below, if something had before.
         silent: Duration,
         /// In favour of a new one.
         made_room: bool,

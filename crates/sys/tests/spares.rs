@@ -76,6 +76,8 @@ fn what_large_messages_leave_behind() {
     assert_eq!(spares.held(), 64 * LARGE + 100);
 
     // Threads that take and leave them at once.
+    spares.age();
+    spares.age();
     thread::scope(|scope| {
         for thread in 0..4u8 {
             scope.spawn(move || {

@@ -15,6 +15,7 @@ use super::config::Dispatch;
 use super::connection::{Bounds, Connection, Origin};
 use super::lane::{ACCEPTS, LISTENER, Lane};
 use super::queue::Queue;
+use crate::clock;
 use crate::event::Event;
 use crate::orb::Core;
 use crate::rt::station::DEFAULT_POOL;
@@ -84,7 +85,7 @@ impl Lane {
         let mixed = self.role.is_some() || core.rt().is_used();
         let origin = Origin {
             number: core.next_connection(),
-            opened: self.silence.now(),
+            opened: clock::now(),
             station: self.role.as_ref().map_or((DEFAULT_POOL, 0), |role| (role.pool, role.index)),
             ceiling: match &self.role {
                 Some(role) => role.ceiling,

@@ -71,8 +71,8 @@ pub(crate) struct Connection {
     pub(crate) hung_up: AtomicBool,
     /// When its last message came, on the lane's coarse clock; [`silence::NEVER`] before the first.
     heard: AtomicU32,
-    /// When it was accepted, on the same clock.
-    opened: u32,
+    /// When it was accepted.
+    opened: Monotonic,
     /// The peer sends nothing any more; it may still read.
     peer_ended: AtomicBool,
     /// Nobody finds it any more, and whoever had found it is out of it.
@@ -109,8 +109,8 @@ const UNBOUND: u32 = u32::MAX;
 pub(crate) struct Origin {
     /// A number of its own within the ORB.
     pub(crate) number: u64,
-    /// When it was accepted, on the lane's coarse clock.
-    pub(crate) opened: u32,
+    /// When it was accepted.
+    pub(crate) opened: Monotonic,
     /// Pool and lane.
     pub(crate) station: (u32, u32),
     /// The highest priority that its requests may ask for.
@@ -605,10 +605,13 @@ impl Connection {
         silence::rank(self.heard.load(Ordering::Relaxed), self.has_unfinished(), now, self.origin.number)
     }
 
-    /// How long nothing whole has come, in seconds.
+    /// How long nothing whole has come: in seconds of the lane's coarse clock, which says `tick`, once something has.
     #[cold]
-    pub(crate) fn silent_for(&self, now: u32) -> u32 {
-        now.saturating_sub(self.heard.load(Ordering::Relaxed).max(self.opened))
+    pub(crate) fn silent_for(&self, tick: u32, now: Monotonic) -> Duration {
+        match self.heard.load(Ordering::Relaxed) {
+            silence::NEVER => now.since(self.opened),
+            heard => Duration::from_secs(tick.saturating_sub(heard).into()),
+        }
     }
 
     /// Whether no whole message has ever come.
@@ -732,7 +735,7 @@ pub(super) mod tests {
             Arc::clone(budget),
             Origin {
                 number: 0,
-                opened: 1,
+                opened: Monotonic::from_nanos(0),
                 station: (0, 0),
                 ceiling: Priority::MIN,
                 in_slices: false,
@@ -752,5 +755,14 @@ pub(super) mod tests {
                 let _ = connection.send(b"an answer", Wait::Now);
             }
         ));
+    }
+    #[test]
+    fn silence_from_the_start_is_known_to_less_than_a_second() {
+        let connection = lone(&Budget::new(usize::MAX), true);
+        let short = Duration::from_millis(10);
+        // A second has begun meanwhile.
+        assert_eq!(connection.silent_for(2, Monotonic::from_nanos(0) + short), short);
+        connection.note_heard(3);
+        assert_eq!(connection.silent_for(5, clock::now()), Duration::from_secs(2));
     }
 }

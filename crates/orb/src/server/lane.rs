@@ -752,7 +752,7 @@ impl Lane {
         self.silence.look(now);
         self.accept_again();
         for connection in self.connections.iter() {
-            if self.is_silent_too_long(&connection) {
+            if self.is_silent_too_long(&connection, now) {
                 let found = Arc::clone(&connection);
                 drop(connection);
                 self.dismiss(core, &found, false);

@@ -15,6 +15,7 @@ use corelane_sys::slots::Retired;
 
 use super::connection::Connection;
 use super::lane::Lane;
+use crate::clock;
 use crate::event::Event;
 use crate::orb::Core;
 
@@ -141,11 +142,11 @@ impl Lane {
     }
 
     /// Whether a connection has taken too long for its first message. One that has begun is subject to the pool's `message_timeout`.
-    pub(super) fn is_silent_too_long(&self, connection: &Connection) -> bool {
+    pub(super) fn is_silent_too_long(&self, connection: &Connection, now: Monotonic) -> bool {
         let Some(most) = self.config.first_request_timeout else { return false };
         connection.never_spoke()
             && !connection.has_unfinished()
-            && Duration::from_secs(connection.silent_for(self.silence.now()).into()) > most
+            && connection.silent_for(self.silence.now(), now) > most
             && !connection.has_unread()
     }
 
@@ -166,7 +167,7 @@ impl Lane {
             self.ending.fetch_sub(1, Ordering::AcqRel);
         }
         core.events().connection_closed();
-        let silent = Duration::from_secs(connection.silent_for(self.silence.now()).into());
+        let silent = connection.silent_for(self.silence.now(), clock::now());
         let peer = connection.stream.peer().clone();
         core.events().report(&Event::SilentClosed { peer, silent, made_room });
         self.accept_again();

@@ -23,8 +23,8 @@ use crate::call;
 const LEAST: usize = 64 * 1024;
 /// Spares at a time.
 const SLOTS: usize = 8;
-/// Octets of memory that all spares together may hold: what one message may take by default, and what was read behind it.
-const MOST: usize = (64 << 20) + LEAST;
+/// Octets of memory that all spares together may hold: what one message may take by default, and a little that was read behind it.
+const MOST: usize = (64 << 20) + (64 << 10);
 
 /// Memory of large messages, kept for the next ones: as much as the largest message may take by default, 64 MiB. Clones are the same.
 #[derive(Clone, Debug, Default)]

@@ -93,22 +93,14 @@ fn soon() -> Monotonic {
     clock::now() + Duration::from_secs(60)
 }
 
-/// None where the kernel does not let this process trace; which the test then says.
-fn attached(child: libc::pid_t) -> Option<Stepped> {
-    match Stepped::attach(child as u32, &[child as u32]) {
-        Ok(stepped) => Some(stepped),
-        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) => {
-            println!("skipped: the kernel does not let this process trace: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+fn attached(child: libc::pid_t) -> Stepped {
+    Stepped::attach(child as u32, &[child as u32]).expect("the kernel lets this process trace (ptrace)")
 }
 
 #[test]
 fn atomic_operations_and_system_calls_are_counted_one_by_one() {
     let mut child = Child::start();
-    let Some(mut stepped) = attached(child.id) else { return };
+    let mut stepped = attached(child.id);
     // The first request finds the thread where its system call was interrupted.
     child.counted(&mut stepped, 1);
     let counted: Vec<Counts> = [0, 1, 5, 5].map(|request| child.counted(&mut stepped, request)).to_vec();
@@ -128,7 +120,7 @@ fn atomic_operations_and_system_calls_are_counted_one_by_one() {
 #[test]
 fn who_never_waits_is_given_up_and_let_go() {
     let mut child = Child::start();
-    let Some(mut stepped) = attached(child.id) else { return };
+    let mut stepped = attached(child.id);
     child.requests.write_all(&[SPIN]).unwrap();
     let refused = loop {
         // Until it has read its request it waits.
@@ -146,7 +138,7 @@ fn who_never_waits_is_given_up_and_let_go() {
 #[test]
 fn a_process_that_ends_is_over() {
     let child = Child::start();
-    let Some(mut stepped) = attached(child.id) else { return };
+    let mut stepped = attached(child.id);
     stepped.until_all_wait(soon()).unwrap();
     drop((child.requests, child.answers));
     let bound = soon();
@@ -163,11 +155,9 @@ fn a_process_that_ends_is_over() {
 fn a_child_does_not_outlive_the_thread_that_steps_it() {
     let child = Child::start();
     let id = child.id;
-    let forgotten = std::thread::spawn(move || attached(id).map(std::mem::forget).is_some());
-    if forgotten.join().unwrap() {
-        let status = child.end();
-        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL, "{status:x}");
-    }
+    std::thread::spawn(move || std::mem::forget(attached(id))).join().unwrap();
+    let status = child.end();
+    assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL, "{status:x}");
 }
 
 #[test]
