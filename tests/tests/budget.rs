@@ -2,7 +2,7 @@
 
 use corelane::poa::{IdAssignment, PoaPolicies};
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId};
-use corelane::{Dispatch, Endpoint, Orb, OrbBuilder, PoolConfig, Reference, Transports};
+use corelane::{CallPolicies, Dispatch, Endpoint, Orb, OrbBuilder, PoolConfig, Reference, Timeout, Transports};
 use corelane_net::SharedMemory;
 use corelane_sys::counters;
 use corelane_tests::real_time::fifo_orb;
@@ -260,7 +260,8 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
 fn a_precise_deadline_costs_the_client_a_third_system_call() {
     let server = serve(Dispatch::LeaderFollowers { threads: 1 });
     let (_orb, probe) = client(&server.ior);
-    let probe = probe.with_timeout(Duration::from_secs(60));
+    let precise = Some(Timeout::Precise(Duration::from_secs(60)));
+    let probe = probe.with_policies(CallPolicies { timeout: precise, ..CallPolicies::NONE });
     let cost = measure(&probe, |probe| assert_eq!(probe.cube_octet(3).unwrap(), 27));
     assert_eq!(cost.client, [3000, 0, 0, 0, 0, 0]);
 }
