@@ -138,25 +138,21 @@ impl Bounds {
 /// A client that the machine keeps from calling for a while has its connection watched for the end again, and leaves it again when it goes
 /// on, under a lock of the ORB and by two system calls: where that fell among the calls, they are counted anew.
 pub(crate) fn of_calls(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally), Failure> {
-    let mut samples = Samples::with_room(2 * CALLS);
-    calls(target, operation, CALLS, &mut samples)?;
+    calls(target, operation, CALLS, &mut Samples::with_room(CALLS))?;
     target.counted()?;
     for _ in 1..TRIES {
-        let (client, server, made) = count(target, operation, &mut samples)?;
+        let (client, server, made) = count(target, operation)?;
         let disturbed = made.orb_locks > 0 || client.orb_locks > 0;
         if !disturbed || client.orb_locks >= CALLS as u64 {
             return Ok((client, server));
         }
     }
-    count(target, operation, &mut samples).map(|(client, server, _)| (client, server))
+    count(target, operation).map(|(client, server, _)| (client, server))
 }
 
 /// The same counted once, with what the client did before the first call.
-fn count(
-    target: &CountedTargetRef,
-    operation: Operation,
-    samples: &mut Samples,
-) -> Result<(Tally, Tally, Tally), Failure> {
+fn count(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally, Tally), Failure> {
+    let samples = &mut Samples::with_room(CALLS);
     // The argument is made before the first call; a run of no calls makes it too.
     let before = tally();
     calls(target, operation, 0, samples)?;
