@@ -189,8 +189,7 @@ pub fn serve(dispatch: Dispatch) -> Server {
     serve_at("127.0.0.1", dispatch)
 }
 
-/// A server on a free port of another address of the loopback interface: where a test counts on a port that is free again, no other test's
-/// sockets are at its address.
+/// The same at an address of its own, in 127.0.0.0/8: where a test counts on a port that is free again, no other test's sockets are there.
 ///
 /// # Panics
 /// When it cannot be made: the test has failed then.

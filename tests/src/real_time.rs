@@ -329,7 +329,7 @@ impl RawClient {
         assert!(self.stream.peek(&mut [0]).expect("octets") > 0);
     }
 
-    /// Whether something has come, which is left there.
+    /// Whether octets have come, which are left there.
     ///
     /// # Panics
     /// When the connection is broken: the test has failed then.

@@ -40,16 +40,20 @@ fn a_coarse_time_out_fires_not_before_its_time() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
     let orb = Orb::builder().connections_per_server(1).build().unwrap();
     let probe: ProbeRef = orb.reference(&server.ior).unwrap();
-    // Their times are not for connecting.
-    assert_eq!(probe.cube_octet(2).unwrap(), 8);
     for milliseconds in [80, 88, 40, 42] {
         let whole = Duration::from_millis(milliseconds);
         let coarse = CallPolicies { timeout: Some(Timeout::Coarse(whole)), ..CallPolicies::NONE };
         let coarse = probe.with_policies(coarse);
-        let start = Instant::now();
-        let late = coarse.slow(2_000).unwrap_err();
-        assert_eq!((late.kind(), late.completed()), (Kind::Timeout, Completion::Maybe));
-        assert!(start.elapsed() >= whole, "{:?} of {whole:?}", start.elapsed());
+        loop {
+            let start = Instant::now();
+            let late = coarse.slow(2_000).unwrap_err();
+            assert_eq!(late.kind(), Kind::Timeout);
+            assert!(start.elapsed() >= whole, "{:?} of {whole:?}", start.elapsed());
+            // One whose time is over before it is sent does not count.
+            if late.completed() == Completion::Maybe {
+                break;
+            }
+        }
     }
     assert_eq!(server.orb.event_counts().connections_opened, 1);
 }

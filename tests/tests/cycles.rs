@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::dynamic::{DynamicServant, RequestError, ServerRequest};
-use corelane::{CallPolicies, Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException, TypeCode};
+use corelane::{CallPolicies, Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException, Timeout, TypeCode};
 use corelane_sys::lock::{Mutex, Scope};
 
 type Seen = Arc<Mutex<Vec<String>>>;
@@ -40,7 +40,7 @@ impl DynamicServant for Servants {
 fn server(name: &str, seen: &Seen) -> (Orb, Arc<Passes>, String) {
     let pool =
         PoolConfig { name: name.into(), dispatch: Dispatch::LeaderFollowers { threads: 1 }, ..PoolConfig::default() };
-    let impatient = CallPolicies { timeout: Some(Duration::from_secs(2).into()), ..CallPolicies::NONE };
+    let impatient = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_secs(2))), ..CallPolicies::NONE };
     let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").call_policies(impatient).build().unwrap();
     let passes = Arc::new(Passes { to: Mutex::new("next", Scope::Orb, None), seen: Arc::clone(seen) });
     let object = orb.root_poa().activate_object(&Servant::dynamic(Servants(Arc::clone(&passes)))).unwrap();

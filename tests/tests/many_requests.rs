@@ -6,7 +6,7 @@ use std::time::Duration;
 use corelane::dynamic::{DynamicServant, Request, RequestError, Response, ServerRequest};
 use corelane::{
     Any, Dispatch, ObjectRef, Orb, PoolConfig, Reference, Servant, SystemException, SystemExceptionKind as Kind,
-    TypeCode,
+    Timeout, TypeCode,
 };
 use corelane_tests::any::{EchoRef, serve_echo};
 
@@ -103,7 +103,7 @@ fn every_request_has_its_own_deadline() {
     let client = Orb::new().unwrap();
     let (_one, patient, barrier) = held(&client);
     let (_other, slow, late) = held(&client);
-    let hasty = slow.with_timeout(Duration::from_secs(1));
+    let hasty = slow.with_timeout(Timeout::Precise(Duration::from_secs(1)));
     let mut responses = Request::send_all_deferred([hold(&patient, 1), hold(&hasty, 2)]).unwrap();
     let (at, response) = responses.next().unwrap();
     assert_eq!((at, failure(&response).0, responses.is_ready()), (1, Kind::Timeout, false));

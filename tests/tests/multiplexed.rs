@@ -72,8 +72,8 @@ fn a_deferred_call_keeps_its_deadline_and_the_connection_lives_on() {
         })
     };
     slow(0, Timeout::Never).unwrap().reply().unwrap();
-    let mut late = slow(3_000, Duration::from_millis(100).into()).unwrap();
-    let mut in_time = slow(1_000, Timeout::Never).unwrap();
+    let mut late = slow(4_000, Timeout::Precise(Duration::from_secs(1))).unwrap();
+    let mut in_time = slow(2_000, Timeout::Never).unwrap();
     assert!(!in_time.is_ready());
     let exception = late.reply().unwrap_err();
     assert_eq!((exception.kind(), exception.completed()), (Kind::Timeout, Completion::Maybe));

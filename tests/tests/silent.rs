@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corelane::{Dispatch, Endpoint, Event, Orb, PoolConfig, Reference};
 use corelane_net::Peer;
@@ -19,10 +19,16 @@ fn silent(server: &Server) -> TcpStream {
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    while server.orb.event_counts().connections_opened == opened {
+    until(|| server.orb.event_counts().connections_opened > opened);
+    stream
+}
+
+fn until(come: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !come() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it did not come");
         std::thread::sleep(Duration::from_millis(1));
     }
-    stream
 }
 
 /// The end of a connection as its peer sees it.
@@ -54,9 +60,7 @@ fn who_said_nothing_makes_room_the_oldest_first() {
         // Those that have just been used make room for nobody.
         let (_orb, further) = client(&server.ior);
         further.with_timeout(Duration::from_millis(500)).cube_octet(2).unwrap_err();
-        while server.orb.event_counts().connections_refused == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until(|| server.orb.event_counts().connections_refused > 0);
         let counts = server.orb.event_counts();
         assert_eq!(counts.silent_closed, 3, "{dispatch:?}: {counts:?}");
         for (_, probe) in &clients {
@@ -96,15 +100,23 @@ fn a_first_request_has_its_time_where_a_pool_says_so() {
         let pool = PoolConfig { dispatch, first_request_timeout, ..PoolConfig::default() };
         // Looked at every 10 ms.
         let quick = Duration::from_millis(1);
-        let server = serve_with(Orb::builder().pool(pool).idle_connection_time(quick).listen("tcp:127.0.0.1:0"));
+        let told = Arc::new(Mutex::new("events", Scope::Connection, Vec::new()));
+        let events = Arc::clone(&told);
+        let builder = Orb::builder().pool(pool).idle_connection_time(quick).listen("tcp:127.0.0.1:0");
+        let server = serve_with(builder.on_event(move |event| {
+            if let Event::SilentClosed { peer, silent, made_room: false } = event {
+                events.lock().push((peer.clone(), *silent));
+            }
+        }));
         let (_orb, probe) = client(&server.ior);
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
         // A client that the machine kept from sending its request in time has connected twice.
         let opened = server.orb.event_counts().connections_opened;
-        assert!(is_told_of_the_end(silent(&server)), "{dispatch:?}");
-        while server.orb.event_counts().silent_closed < opened {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let silent = silent(&server);
+        let address = Peer::Ip(silent.local_addr().unwrap());
+        assert!(is_told_of_the_end(silent), "{dispatch:?}");
+        until(|| told.lock().iter().any(|(peer, _)| *peer == address));
+        assert!(told.lock().iter().all(|(_, silent)| Some(*silent) > first_request_timeout), "{told:?}");
         assert_eq!(probe.cube_octet(3).unwrap(), 27);
         let counts = server.orb.event_counts();
         assert_eq!(counts.connections_opened, opened + 1, "{dispatch:?}: the client had to connect anew");

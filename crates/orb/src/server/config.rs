@@ -88,7 +88,8 @@ pub struct PoolConfig {
     pub message_timeout: Duration,
     /// How long a connection may take until its first whole message; `None`: for ever, as far as [`connections`](Self::connections) and
     /// the process's descriptors go. Clients that connect before they need it (`OrbBuilder::establish`) are silent at first.
-    /// Those that have sent something are never closed for their silence alone.
+    /// Those that have sent something are never closed for their silence alone. It is looked at once a second, or four times
+    /// in `OrbBuilder::idle_connection_time` where that is shorter.
     pub first_request_timeout: Option<Duration>,
     /// How long replies may wait for a peer that takes nothing of them before its connection is closed. While they wait nothing is read
     /// from it, and none of its requests that wait for a thread begins to run.

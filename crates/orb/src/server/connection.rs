@@ -756,6 +756,7 @@ pub(super) mod tests {
             }
         ));
     }
+
     #[test]
     fn silence_from_the_start_is_known_to_less_than_a_second() {
         let connection = lone(&Budget::new(usize::MAX), true);

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{PiMutex, Scope};
