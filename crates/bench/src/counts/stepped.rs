@@ -200,18 +200,20 @@ impl Pair {
     }
 }
 
-/// The threads of a process, and how often each gave up its processor.
+/// The threads of a process, and how often each gave up its processor or lost it: one that is preempted by whom it answers may find the next
+/// request there whenever it looks, and never wait.
 fn switches(process: u32) -> Vec<(u32, u64)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| {
         let status = fs::read_to_string(task.path().join("status")).ok()?;
-        Some((task.file_name().to_str()?.parse().ok()?, cost::switches(&status).0))
+        let (voluntary, involuntary) = cost::switches(&status);
+        Some((task.file_name().to_str()?.parse().ok()?, voluntary + involuntary))
     };
     tasks.filter_map(of_task).collect()
 }
 
-/// Who waited for something in more than a tenth of the calls between. What looks around once a second is not among them, however slow
-/// the machine is, and is not stepped.
+/// Who stopped running in more than a tenth of the calls between. What looks around now and then is not among them and is not stepped,
+/// but on a very slow machine, where it does no harm: the least of what it did in several calls is nothing.
 fn taking_part(before: &[(u32, u64)], after: &[(u32, u64)]) -> Vec<u32> {
     let earlier = |id: u32| before.iter().find(|(known, _)| *known == id).map_or(0, |(_, count)| *count);
     let took_part = after.iter().filter(|&&(id, count)| count.saturating_sub(earlier(id)) > LOOKED_AT as u64 / 10);
@@ -220,7 +222,7 @@ fn taking_part(before: &[(u32, u64)], after: &[(u32, u64)]) -> Vec<u32> {
 
 fn attach(service: &Service, threads: &[u32]) -> Result<Stepped, Stop> {
     if threads.is_empty() {
-        return Err(Stop::Failed(Failure::new("no thread waits for calls")));
+        return Err(Stop::Failed(Failure::new("no thread takes part in calls")));
     }
     Stepped::attach(service.pid(), threads).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => Stop::Refused(error),
