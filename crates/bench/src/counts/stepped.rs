@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_in_few_calls_takes_no_part_in_them() {
+    fn who_stops_in_few_calls_takes_no_part_in_them() {
         let before = [(1, 10), (2, 10), (3, 10)];
         assert_eq!(taking_part(&before, &[(1, 1010), (2, 15), (4, 700)]), [1, 4]);
         assert!(!switches(std::process::id()).is_empty());
