@@ -245,7 +245,8 @@ proptest! {
             let header = Header::parse(unread.first_chunk()?).ok()?;
             let message = unread.get(..header.total())?;
             let reply = Reply::parse(message, &header, &limits).ok()?;
-            let is_plain = header.version == Version::GIOP_1_2
+            let is_plain = header.kind == MessageKind::Reply
+                && header.version == Version::GIOP_1_2
                 && !header.more_fragments
                 && header.size <= limits.message_size
                 && reply.request_id == asked
